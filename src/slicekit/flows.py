@@ -1,0 +1,124 @@
+"""How does one step move the state? Policies that turn increments into transitions.
+
+`Euler`: I + A(Δω), the first-order form. `Exponential`: exp(A(Δω)), exact for a path that is linear
+between observations. A flow asks the structure for what it needs and does not know which it is.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from slicekit.interning import intern
+from slicekit.structures import Parameters, Structure, Transition
+
+
+class Flow(ABC):
+    """A policy: how the generator of a step becomes its transition.
+
+    Attributes:
+        key: the name under which compiled scans know this policy.
+        citations: keys into `slicekit.citations`.
+    """
+
+    key: str
+    citations: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Make the policy known to the compiled scans."""
+        object.__setattr__(self, "key", intern(self))
+
+    def __setstate__(self, state: dict) -> None:
+        """Come back from a pickle, possibly in a process that has not seen this policy."""
+        self.__dict__.update(state)
+        object.__setattr__(self, "key", intern(self))
+
+    @abstractmethod
+    def transition(
+        self, structure: Structure, parameters: Parameters, increments: Tensor
+    ) -> Transition:
+        """The transitions of steps with the given increments (..., channels)."""
+
+    def is_euler(self, structure: Structure) -> bool:
+        """Whether the transition is I + A for this structure."""
+        return False
+
+
+@dataclass(frozen=True)
+class Euler(Flow):
+    """I + A(Δω): it can flip a sign and forget, and grows where A does."""
+
+    def transition(
+        self, structure: Structure, parameters: Parameters, increments: Tensor
+    ) -> Transition:
+        """I + A(Δω)."""
+        return structure.euler(parameters, increments)
+
+    def is_euler(self, structure: Structure) -> bool:
+        """Always."""
+        return True
+
+
+@dataclass(frozen=True)
+class Exponential(Flow):
+    """exp(A(Δω)), exact to rounding.
+
+    Args:
+        substeps: only for structures that are not closed, where exp(A) h is summed as a series in
+            that many parts. None looks at the data; give a number at least as large as the norm of
+            A where the data can't be looked at (torch.vmap or torch.compile with `Recurrent`).
+    """
+
+    substeps: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number of substeps."""
+        if self.substeps is not None and self.substeps < 1:
+            raise ValueError(f"substeps={self.substeps}; expected at least 1, or None")
+        super().__post_init__()
+
+    def transition(
+        self, structure: Structure, parameters: Parameters, increments: Tensor
+    ) -> Transition:
+        """exp(A(Δω))."""
+        return structure.combine(parameters, increments).exponential(self.substeps)
+
+
+@dataclass(frozen=True)
+class Natural(Flow):
+    """What `flow=None` means: each structure's own choice, in a direct sum each part's."""
+
+    def transition(
+        self, structure: Structure, parameters: Parameters, increments: Tensor
+    ) -> Transition:
+        """I + A(Δω), but exp(A(Δω)) for isometries."""
+        if self.is_euler(structure):
+            return structure.euler(parameters, increments)
+        return structure.combine(parameters, increments).natural()
+
+    def is_euler(self, structure: Structure) -> bool:
+        """Unless there is an isometry in it."""
+        return not structure.exponential_only
+
+
+NATURAL = Natural()
+
+
+def resolve(structure: Structure, flow: Flow | None) -> Flow:
+    """The flow to use, checked against the structure.
+
+    Raises:
+        TypeError: if flow is not a flow.
+        ValueError: for Euler with a structure that must be exponentiated.
+    """
+    if flow is None:
+        return NATURAL
+    if not isinstance(flow, Flow):
+        raise TypeError(f"flow={flow!r}; expected a flow such as Euler() or Exponential(), or None")
+    if isinstance(flow, Euler) and structure.exponential_only:
+        raise ValueError(
+            f"flow=Euler() with {structure!r}: an orthogonal structure is an isometry only under "
+            "Exponential(); leave flow=None"
+        )
+    return flow

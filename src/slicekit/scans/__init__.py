@@ -1,0 +1,22 @@
+"""How are steps put together? `solve` and `propagate`, and the scans they choose from."""
+
+from slicekit.scans.associative import Associative
+from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.chunked import Chunked
+from slicekit.scans.entry import propagate, solve
+from slicekit.scans.inputs import Outer
+from slicekit.scans.projective import Projective
+from slicekit.scans.recurrent import Recurrent
+
+__all__ = [
+    "Associative",
+    "Chunked",
+    "Outer",
+    "Projective",
+    "Recurrence",
+    "Recurrent",
+    "Scan",
+    "Solution",
+    "propagate",
+    "solve",
+]

@@ -1,0 +1,105 @@
+"""Log-depth scan: pairs of transitions are composed until all prefixes are known."""
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from slicekit.scans.base import Recurrence, Scan, Solution, contract
+from slicekit.scans.inputs import Outer
+from slicekit.structures import BlockTransition, Transition
+
+Affine = tuple[Transition, Tensor | None]
+
+_announced: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Associative(Scan):
+    """The paper's parallel scan: depth log(length), every prefix product is formed.
+
+    Structures that are not closed are composed as dense matrices, which is announced once.
+    """
+
+    citations: ClassVar[tuple[str, ...]] = ("blelloch1990",)
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        """Prefix products applied to the initial state.
+
+        Raises:
+            ValueError: for projective states, whose products could overflow.
+        """
+        if recurrence.projective:
+            raise ValueError("scan=Associative() can't carry projective states; use Chunked()")
+        transition = _closed(recurrence.source.whole())
+        inputs = recurrence.inputs.dense() if isinstance(recurrence.inputs, Outer) else (
+            recurrence.inputs
+        )
+        prefix, driven = _prefixes((transition, inputs))
+        states = prefix.act(recurrence.state.unsqueeze(1))
+        if driven is not None:
+            states = states + driven
+        last = states[:, -1]
+        if recurrence.readout is not None:
+            return Solution(contract(recurrence.readout, states), last)
+        return Solution(states, last)
+
+
+def _closed(transition: Transition) -> Transition:
+    if transition.closed:
+        return transition
+    kind = type(transition).__name__
+    if kind not in _announced:
+        _announced.add(kind)
+        warnings.warn(
+            f"Associative() composes {kind} as dense {transition.dim} x {transition.dim} matrices, "
+            "because products leave the structure; Chunked() and Recurrent() do not",
+            stacklevel=5,
+        )
+    return BlockTransition(transition.as_dense().unsqueeze(-3))
+
+
+def _compose(later: Affine, earlier: Affine) -> Affine:
+    transition = later[0].compose(earlier[0])
+    if later[1] is None or earlier[1] is None:
+        return transition, None
+    return transition, later[0].act(earlier[1]) + later[1]
+
+
+def _pick(pairs: Affine, steps: slice) -> Affine:
+    transition, inputs = pairs
+    return transition.map(lambda x: x[:, steps]), None if inputs is None else inputs[:, steps]
+
+
+def _interleave(even: Tensor, odd: Tensor) -> Tensor:
+    count = odd.shape[1]
+    woven = torch.stack([even[:, :count], odd], 2).flatten(1, 2)
+    return torch.cat([woven, even[:, count:]], 1)
+
+
+def _prefixes(pairs: Affine) -> Affine:
+    """Compositions of the first 1, 2, ..., length steps (a work-efficient recursion)."""
+    length = pairs[0].tensors()[0].shape[1]
+    if length == 1:
+        return pairs
+    halves = length // 2
+    joined = _compose(_pick(pairs, slice(1, None, 2)), _pick(pairs, slice(0, 2 * halves, 2)))
+    odd = _prefixes(joined)
+    first = _pick(pairs, slice(0, 1))
+    if length > 2:
+        later = _pick(pairs, slice(2, None, 2))
+        rest = _compose(later, _pick(odd, slice(0, (length - 1) // 2)))
+        tensors = zip(first[0].tensors(), rest[0].tensors(), strict=True)
+        even = first[0].with_tensors(tuple(torch.cat(pair, 1) for pair in tensors))
+        driven = None
+        if first[1] is not None and rest[1] is not None:
+            driven = torch.cat([first[1], rest[1]], 1)
+    else:
+        even, driven = first
+    woven = zip(even.tensors(), odd[0].tensors(), strict=True)
+    transition = even.with_tensors(tuple(_interleave(a, b) for a, b in woven))
+    if driven is None or odd[1] is None:
+        return transition, None
+    return transition, _interleave(driven, odd[1])

@@ -1,0 +1,289 @@
+"""The two functional entries: `solve` makes transitions from increments and runs them; `propagate`
+runs transitions that someone else made.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from slicekit.checks import Lengths, check_floating, check_lengths, check_same, check_shape
+from slicekit.flows import Flow, resolve
+from slicekit.paths import Tabulated, mask_past_end, valid_mask
+from slicekit.scans.base import Recurrence, Scan
+from slicekit.scans.chunked import Chunked
+from slicekit.scans.inputs import Outer
+from slicekit.scans.projective import Projective, normalise
+from slicekit.scans.recurrent import Recurrent
+from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
+from slicekit.structures import Parameters, Structure, Transition
+
+HALF = (torch.bfloat16, torch.float16)
+Inputs = TypeVar("Inputs", Tensor, Outer)
+
+
+@overload
+def solve(
+    structure: Structure,
+    parameters: Parameters,
+    increments: Tensor | Tabulated,
+    initial_state: Tensor,
+    flow: Flow | None = None,
+    scan: Scan | None = None,
+    inputs: Tensor | Outer | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def solve(
+    structure: Structure,
+    parameters: Parameters,
+    increments: Tensor | Tabulated,
+    initial_state: Projective,
+    flow: Flow | None = None,
+    scan: Scan | None = None,
+    inputs: None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Projective, Projective]: ...
+def solve(
+    structure: Structure,
+    parameters: Parameters,
+    increments: Tensor | Tabulated,
+    initial_state: Tensor | Projective,
+    flow: Flow | None = None,
+    scan: Scan | None = None,
+    inputs: Tensor | Outer | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Tensor, Tensor] | tuple[Projective, Projective]:
+    """Solve dh = Σ_i A^i h dω^i along a path given by its increments.
+
+    Args:
+        structure: what A^1..A^channels look like.
+        parameters: the tensors of A^1..A^channels, as `structure.init` makes them.
+        increments: Δω, (batch, length, channels), or `Tabulated` for discrete tokens.
+        initial_state: h_0, (batch, dim), or (batch, dim, columns) for matrix states; `Projective`
+            carries direction and log-norm apart.
+        flow: `Euler()`, `Exponential()`, or None for the structure's own.
+        scan: `Recurrent()`, `Associative()`, `Chunked()`, or None for the fastest that applies.
+        inputs: affine inputs u_l, added after each step: (batch, length, dim),
+            (batch, length, dim, columns), or `Outer` for matrix states.
+        lengths: (batch,) integers; steps past the end are the identity.
+
+    Returns:
+        The states after each step, (batch, length, dim[, columns]), in the dtype of the increments,
+        and the last state, in the precision it was computed in (float32 for half precision).
+
+    Raises:
+        ValueError, TypeError: naming the argument, what it is and what was expected.
+
+    Example:
+        >>> from slicekit import Dense, Exponential, solve
+        >>> quarter = torch.tensor([[[0.0, -torch.pi / 2], [torch.pi / 2, 0.0]]])
+        >>> parameters = {"blocks": quarter.unsqueeze(1)}
+        >>> steps = torch.ones(1, 2, 1)
+        >>> h, last = solve(Dense(2), parameters, steps, torch.tensor([[1.0, 0.0]]), Exponential())
+        >>> last.round().abs()
+        tensor([[1., 0.]])
+    """
+    flow = resolve(structure, flow)
+    tabulated = isinstance(increments, Tabulated)
+    path = increments.table if tabulated else increments
+    if not tabulated:
+        check_shape("increments", increments, ("batch", "length", "channels"))
+        check_floating("increments", increments)
+    batch, length, channels = increments.shape
+    _check_length("increments", length)
+    _check_parameters(structure, parameters, channels, path)
+    work = torch.float32 if path.dtype in HALF else path.dtype
+    parameters = {n: x.to(work) if x.dtype in HALF else x for n, x in parameters.items()}
+    if lengths is not None:
+        lengths = check_lengths(lengths, batch, length, device=path.device)
+    if isinstance(increments, Tabulated):
+        tokens = increments.map(lambda x: x.to(work))
+        tokens = tokens if lengths is None else tokens.masked(lengths)
+        source: Source = FromTable.of(structure, flow, parameters, tokens)
+    else:
+        moved = increments.to(work)
+        moved = moved if lengths is None else mask_past_end(moved, lengths)
+        source = FromIncrements(structure, flow, parameters, moved)
+    state = _State.of(initial_state, batch, structure.dim, path, work)
+    return _run(source, state, scan, inputs, None, lengths, path.dtype)
+
+
+def propagate(
+    transitions: Transition,
+    initial_state: Tensor | Projective,
+    inputs: Tensor | Outer | None = None,
+    readout: Tensor | None = None,
+    scan: Scan | None = None,
+    lengths: Lengths | None = None,
+):
+    """Run h_{l+1} = M_l h_l + u_l for transitions that someone else made.
+
+    Args:
+        transitions: M_l with leading shape (batch, length): `DiagonalTransition` (real or complex),
+            `BlockTransition`, `LowRankTransition` or sums of them, from `slicekit.structures`.
+        initial_state: h_0, (batch, dim) or (batch, dim, columns), or `Projective`.
+        inputs: u_l, (batch, length, dim[, columns]), or `Outer` for matrix states.
+        readout: q_l, (batch, length, dim): the outputs are q_l^T h_{l+1} and no state but the last
+            is stored.
+        scan: as for `solve`.
+        lengths: (batch,) integers; steps past the end are the identity.
+
+    Returns:
+        The states after each step, or with a readout the outputs, (batch, length) or
+        (batch, length, columns); and the last state.
+
+    Example:
+        >>> from slicekit import propagate
+        >>> from slicekit.structures import DiagonalTransition
+        >>> halve = DiagonalTransition(torch.full((1, 3, 1), 0.5))
+        >>> propagate(halve, torch.ones(1, 1))[0].flatten()
+        tensor([0.5000, 0.2500, 0.1250])
+    """
+    if not isinstance(transitions, Transition):
+        raise TypeError(
+            f"transitions is a {type(transitions).__name__}; expected a batch of transitions such "
+            "as DiagonalTransition"
+        )
+    first = transitions.tensors()[0]
+    batch, length = first.shape[:2]
+    _check_length("transitions", length)
+    given = first.dtype
+    if given in HALF:
+        transitions = transitions.with_tensors(tuple(x.float() for x in transitions.tensors()))
+    work = transitions.tensors()[0].dtype
+    if lengths is not None:
+        lengths = check_lengths(lengths, batch, length, device=first.device)
+        transitions = transitions.where(valid_mask(lengths, length))
+    state = _State.of(initial_state, batch, transitions.dim, first, work)
+    if readout is not None:
+        check_shape("readout", readout, (batch, length, transitions.dim))
+        if state.log_norm is not None:
+            raise ValueError("readout with a Projective initial_state; read out its direction")
+        readout = readout.to(work)
+    return _run(FromTransitions(transitions), state, scan, inputs, readout, lengths, given)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """An initial state in the form that scans take, (batch, dim, columns)."""
+
+    columns: Tensor
+    matrix: bool
+    log_norm: Tensor | None
+
+    @classmethod
+    def of(
+        cls, given: Tensor | Projective, batch: int, dim: int, path: Tensor, work: torch.dtype
+    ) -> "_State":
+        state = given.direction if isinstance(given, Projective) else given
+        matrix = isinstance(state, Tensor) and state.ndim == 3
+        shape = (batch, dim, "columns") if matrix else (batch, dim)
+        check_shape("initial_state", state, shape)
+        if state.dtype not in HALF and state.dtype.to_real() != work.to_real():
+            check_same("initial_state", state, "increments", path)
+        state = state.to(work)
+        columns = state if matrix else state.unsqueeze(-1)
+        if not isinstance(given, Projective):
+            return cls(columns, matrix, None)
+        direction, log_norm = normalise(columns)
+        before = given.log_norm if matrix else given.log_norm.unsqueeze(-1)
+        return cls(direction, matrix, log_norm + before)
+
+    def plain(self, columns: Tensor) -> Tensor:
+        return columns if self.matrix else columns.squeeze(-1)
+
+
+def _run(
+    source: Source,
+    state: _State,
+    scan: Scan | None,
+    inputs: Tensor | Outer | None,
+    readout: Tensor | None,
+    lengths: Tensor | None,
+    dtype: torch.dtype,
+):
+    scan = _choose(source, scan)
+    work = state.columns.dtype
+    projective = state.log_norm is not None
+    if inputs is not None and projective:
+        raise ValueError(
+            "inputs with a Projective initial_state: an affine recurrence does not only scale, "
+            "so direction and norm can't be carried apart"
+        )
+    driven = _inputs(inputs, source, state, lengths, work)
+    with torch.autocast(state.columns.device.type, enabled=False):
+        found = scan.run(Recurrence(source, state.columns, driven, readout, projective))
+    if not projective:
+        outputs = state.plain(found.outputs)
+        return outputs.to(dtype), state.plain(found.last)
+    assert found.log_scale is not None and state.log_norm is not None
+    direction, log_norm = normalise(found.outputs)
+    log_norm = log_norm + found.log_scale + state.log_norm.unsqueeze(1)
+    states = Projective(state.plain(direction).to(dtype), state.plain(log_norm))
+    last, last_norm = normalise(found.last)
+    last_norm = last_norm + found.log_scale[:, -1] + state.log_norm
+    return states, Projective(state.plain(last), state.plain(last_norm))
+
+
+def _choose(source: Source, scan: Scan | None) -> Scan:
+    if scan is None:
+        known = not isinstance(source, FromTransitions) or source.rebuildable
+        return Chunked() if known else Recurrent()
+    if not isinstance(scan, Scan):
+        raise TypeError(f"scan={scan!r}; expected a scan such as Chunked() or Recurrent(), or None")
+    return scan
+
+
+def _inputs(
+    inputs: Tensor | Outer | None,
+    source: Source,
+    state: _State,
+    lengths: Tensor | None,
+    work: torch.dtype,
+) -> Tensor | Outer | None:
+    """Affine inputs, checked, zero past the end, and (batch, length, dim, columns) if dense."""
+    if inputs is None:
+        return None
+    batch, length, dim = source.batch, source.length, source.dim
+    columns = state.columns.shape[-1]
+    masked: Callable[[Tensor], Tensor] = (
+        (lambda x: x.to(work))
+        if lengths is None
+        else (lambda x: mask_past_end(x.to(work), lengths))
+    )
+    if isinstance(inputs, Outer):
+        if not state.matrix:
+            raise ValueError(
+                "inputs is Outer, which drives matrix states; expected initial_state of shape "
+                f"({batch}, {dim}, columns), got ({batch}, {dim})"
+            )
+        check_shape("inputs.left", inputs.left, (batch, length, dim))
+        check_shape("inputs.right", inputs.right, (batch, length, columns))
+        return Outer(masked(inputs.left), masked(inputs.right))
+    shape = (batch, length, dim, columns) if state.matrix else (batch, length, dim)
+    check_shape("inputs", inputs, shape)
+    dense = masked(inputs)
+    return dense if state.matrix else dense.unsqueeze(-1)
+
+
+def _check_length(name: str, length: int) -> None:
+    if length < 1:
+        raise ValueError(f"{name} has length 0; an empty sequence has no steps")
+
+
+def _check_parameters(
+    structure: Structure, parameters: Parameters, channels: int, path: Tensor
+) -> None:
+    if not isinstance(structure, Structure):
+        raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
+    for name, x in parameters.items():
+        if name not in structure.ragged and x.shape[:1] != (channels,):
+            raise ValueError(
+                f"parameters[{name!r}] has shape {tuple(x.shape)} for {x.shape[0]} channels, but "
+                f"increments has {channels} channels"
+            )
+        if x.is_floating_point() and x.dtype not in HALF and path.dtype not in HALF:
+            check_same(f"parameters[{name!r}]", x, "increments", path)

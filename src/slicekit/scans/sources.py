@@ -1,0 +1,379 @@
+"""Where a scan's transitions come from: made from increments, looked up in a table, or given.
+
+A source can make the transitions of all steps at once, one by one, or of a window of steps, and can
+pull gradients of a window's transitions back to what they were made of.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from slicekit.flows import Flow
+from slicekit.interning import recall
+from slicekit.paths import Tabulated
+from slicekit.structures import (
+    BlockTransition,
+    DiagonalTransition,
+    LowRankTransition,
+    Matrices,
+    Parameters,
+    Structure,
+    SumTransition,
+    Transition,
+)
+
+Pullback = Callable[[tuple[Tensor, ...]], None]
+
+
+class Source(ABC):
+    """Transitions of a batch of sequences.
+
+    Attributes:
+        batch, length: how many sequences and steps.
+        dim: size of the state.
+        tensors: everything the transitions are made of, differentiable tensors and others.
+    """
+
+    batch: int
+    length: int
+    dim: int
+    tensors: tuple[Tensor, ...]
+
+    @abstractmethod
+    def whole(self) -> Transition:
+        """The transitions of all steps, with leading shape (batch, length)."""
+
+    @abstractmethod
+    def steps(self) -> Iterator[Transition]:
+        """The transitions step by step, with leading shape (batch,)."""
+
+    @abstractmethod
+    def window(self, start: int, stop: int) -> Transition:
+        """The transitions of steps start..stop, time first: (stop - start, batch)."""
+
+    @abstractmethod
+    def open_gradients(self) -> None:
+        """Prepare to accumulate gradients of `tensors`."""
+
+    @abstractmethod
+    def window_with_pullback(
+        self, start: int, stop: int, kept: Transition | None
+    ) -> tuple[Transition, Pullback]:
+        """A window and a function that adds its transitions' gradients to those of `tensors`."""
+
+    @abstractmethod
+    def gradients(self) -> tuple[Tensor, ...]:
+        """The accumulated gradients, in the order of `tensors`; of integer tensors, empty ones."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the backward pass gains from transitions kept by the forward pass."""
+        return False
+
+    @abstractmethod
+    def step_bytes(self) -> int:
+        """Size of the transitions of one step of the whole batch."""
+
+    @abstractmethod
+    def spec(self) -> str:
+        """A string from which, with `tensors`, `rebuild` makes this source again."""
+
+
+def _bytes(matrices: Matrices) -> int:
+    stepwise = matrices.tensors()[: matrices.stepwise_count()]
+    return sum(x.numel() * x.element_size() for x in stepwise)
+
+
+def _float_names(parameters: Parameters) -> list[str]:
+    return [name for name, x in parameters.items() if not _is_integer(x)]
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+class _Made(Source):
+    """What the two sources with a structure have in common."""
+
+    def __init__(self, structure: Structure, flow: Flow, parameters: Parameters) -> None:
+        self.structure, self.flow, self.parameters = structure, flow, parameters
+        self.dim = structure.dim
+
+    def make(self, increments: Tensor) -> Transition:
+        return self.flow.transition(self.structure, self.parameters, increments)
+
+    def spec(self) -> str:
+        names = ",".join(self.parameters)
+        return "\n".join((type(self).__name__, self.structure.key, self.flow.key, names))
+
+    def _pull(
+        self, increments: Tensor
+    ) -> tuple[Transition, Callable[[tuple[Tensor, ...]], tuple[Parameters, Tensor]]]:
+        """Transitions and a function from their gradients to those of parameters and increments."""
+        structure, parameters = self.structure, self.parameters
+        if structure.bilinear and self.flow.is_euler(structure):
+            made = self.make(increments)
+            return made, lambda grads: structure.pullback(parameters, increments, grads)
+        names = _float_names(parameters)
+        skeleton: list[Transition] = []
+
+        def tensors_of(values: tuple[Tensor, ...], moved: Tensor) -> tuple[Tensor, ...]:
+            trained = parameters | dict(zip(names, values, strict=True))
+            made = self.flow.transition(structure, trained, moved)
+            skeleton[:] = [made]
+            return made.tensors()
+
+        values = tuple(parameters[name] for name in names)
+        primal, vjp = torch.func.vjp(tensors_of, values, increments)
+
+        def pull(grads: tuple[Tensor, ...]) -> tuple[Parameters, Tensor]:
+            in_values, moved = vjp(grads)
+            return dict(zip(names, in_values, strict=True)), moved
+
+        return skeleton[0].with_tensors(primal), pull
+
+    def _row_bytes(self, increment: Tensor) -> int:
+        """From the generator of one row of increments, which is as large as its transition."""
+        return _bytes(self.structure.combine(self.parameters, increment))
+
+    def open_gradients(self) -> None:
+        self._in_parameters = {
+            name: torch.zeros_like(x) for name, x in self.parameters.items() if not _is_integer(x)
+        }
+
+    def _add(self, in_parameters: Parameters) -> None:
+        for name, x in in_parameters.items():
+            self._in_parameters[name] += x
+
+    def _parameter_gradients(self) -> list[Tensor]:
+        return [self._in_parameters.get(n, x.new_empty(0)) for n, x in self.parameters.items()]
+
+
+class FromIncrements(_Made):
+    """Transitions made from increments (batch, length, channels)."""
+
+    def __init__(
+        self, structure: Structure, flow: Flow, parameters: Parameters, increments: Tensor
+    ) -> None:
+        """Keep the pieces; nothing is computed yet."""
+        super().__init__(structure, flow, parameters)
+        self.increments = increments
+        self.batch, self.length = increments.shape[:2]
+        self.tensors = (*parameters.values(), increments)
+
+    def whole(self) -> Transition:
+        """(batch, length)."""
+        return self.make(self.increments)
+
+    def steps(self) -> Iterator[Transition]:
+        """One by one, so that no more than one step's transitions exist."""
+        for increment in self.increments.unbind(1):
+            yield self.make(increment)
+
+    def _increments(self, start: int, stop: int) -> Tensor:
+        return self.increments[:, start:stop].transpose(0, 1).contiguous()
+
+    def window(self, start: int, stop: int) -> Transition:
+        """(stop - start, batch)."""
+        return self.make(self._increments(start, stop))
+
+    def step_bytes(self) -> int:
+        """That of the generators of one step."""
+        return self.batch * self._row_bytes(self.increments.new_zeros(1, self.increments.shape[-1]))
+
+    @property
+    def keeps(self) -> bool:
+        """Where the pullback needs no second look at how they were made."""
+        return self.structure.bilinear and self.flow.is_euler(self.structure)
+
+    def open_gradients(self) -> None:
+        """Zeros for the parameters, room for the increments."""
+        super().open_gradients()
+        self._in_increments = torch.empty_like(self.increments)
+
+    def window_with_pullback(
+        self, start: int, stop: int, kept: Transition | None
+    ) -> tuple[Transition, Pullback]:
+        """Through the structure's own pullback, or automatic differentiation of the window."""
+        increments = self._increments(start, stop)
+        if kept is None:
+            transition, pull = self._pull(increments)
+        else:
+            transition = kept
+
+            def pull(grads: tuple[Tensor, ...]) -> tuple[Parameters, Tensor]:
+                return self.structure.pullback(self.parameters, increments, grads)
+
+        def accumulate(grads: tuple[Tensor, ...]) -> None:
+            in_parameters, moved = pull(grads)
+            self._add(in_parameters)
+            self._in_increments[:, start:stop] = moved.transpose(0, 1)
+
+        return transition, accumulate
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Of the parameters, then of the increments."""
+        return (*self._parameter_gradients(), self._in_increments)
+
+
+class FromTable(_Made):
+    """Transitions made once per row of a table and looked up by index."""
+
+    def __init__(
+        self, structure: Structure, flow: Flow, parameters: Parameters, table: Tensor, index: Tensor
+    ) -> None:
+        """Keep the pieces; index (batch, length) runs over the rows of table."""
+        super().__init__(structure, flow, parameters)
+        self.table, self.index = table, index
+        self.batch, self.length = index.shape
+        self.tensors = (*parameters.values(), table, index)
+        self._rows: Transition | None = None
+
+    @classmethod
+    def of(
+        cls, structure: Structure, flow: Flow, parameters: Parameters, tabulated: Tabulated
+    ) -> "FromTable":
+        """From Tabulated, whose index -1 becomes an extra row of zeros: the identity."""
+        return cls(structure, flow, parameters, *tabulated.with_identity())
+
+    def rows(self) -> Transition:
+        """The transitions of the table's rows, made once."""
+        if self._rows is None:
+            self._rows = self.make(self.table)
+        return self._rows
+
+    def _look_up(self, index: Tensor) -> Transition:
+        flat = index.reshape(-1)
+        return self.rows().map(lambda x: x.index_select(0, flat).unflatten(0, index.shape))
+
+    def whole(self) -> Transition:
+        """(batch, length)."""
+        return self._look_up(self.index)
+
+    def steps(self) -> Iterator[Transition]:
+        """One by one."""
+        for index in self.index.unbind(1):
+            yield self._look_up(index)
+
+    def window(self, start: int, stop: int) -> Transition:
+        """(stop - start, batch)."""
+        return self._look_up(self.index[:, start:stop].t())
+
+    def step_bytes(self) -> int:
+        """That of the generators of one step."""
+        return self.batch * self._row_bytes(self.table[:1])
+
+    def open_gradients(self) -> None:
+        """Zeros for the parameters and for the rows' transitions."""
+        super().open_gradients()
+        self._rows, self._pull_rows = self._pull(self.table)
+        self._in_rows = tuple(torch.zeros_like(x) for x in self._rows.tensors())
+
+    def window_with_pullback(
+        self, start: int, stop: int, kept: Transition | None
+    ) -> tuple[Transition, Pullback]:
+        """Gradients are gathered row by row and pulled back once, at the end."""
+        index = self.index[:, start:stop].t().reshape(-1)
+        count = self.rows().stepwise_count()
+
+        def accumulate(grads: tuple[Tensor, ...]) -> None:
+            for i, (total, x) in enumerate(zip(self._in_rows, grads, strict=True)):
+                if i < count:
+                    total.index_add_(0, index, x.flatten(0, 1))
+                else:
+                    total += x
+
+        return self.window(start, stop), accumulate
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Of the parameters, of the table, and nothing for the index."""
+        in_parameters, in_table = self._pull_rows(self._in_rows)
+        self._add(in_parameters)
+        return (*self._parameter_gradients(), in_table, self.index.new_empty(0))
+
+
+LEAVES: dict[str, type[Transition]] = {
+    cls.__name__: cls for cls in (DiagonalTransition, BlockTransition, LowRankTransition)
+}
+
+
+def _leaves(transition: Transition) -> list[Transition]:
+    if isinstance(transition, SumTransition):
+        return [leaf for part in transition.parts for leaf in _leaves(part)]
+    return [transition]
+
+
+class FromTransitions(Source):
+    """Transitions that someone else made, with leading shape (batch, length)."""
+
+    def __init__(self, transition: Transition) -> None:
+        """Keep the transitions."""
+        self.transition = transition
+        self.dim = transition.dim
+        self.tensors = transition.tensors()
+        self.batch, self.length = self.tensors[0].shape[:2]
+
+    def whole(self) -> Transition:
+        """As given."""
+        return self.transition
+
+    def steps(self) -> Iterator[Transition]:
+        """Unbound along the length."""
+        yield from self.transition.unbind(1)
+
+    def window(self, start: int, stop: int) -> Transition:
+        """A transposed copy of some steps."""
+        return self.transition.map(lambda x: x[:, start:stop].transpose(0, 1).contiguous())
+
+    def step_bytes(self) -> int:
+        """A length-th of what was given."""
+        return _bytes(self.transition) // self.length
+
+    def open_gradients(self) -> None:
+        """Room for the gradients."""
+        self._in_tensors = tuple(torch.empty_like(x) for x in self.tensors)
+
+    def window_with_pullback(
+        self, start: int, stop: int, kept: Transition | None
+    ) -> tuple[Transition, Pullback]:
+        """The gradients of the transitions are what is asked for."""
+
+        def accumulate(grads: tuple[Tensor, ...]) -> None:
+            for total, x in zip(self._in_tensors, grads, strict=True):
+                total[:, start:stop] = x.transpose(0, 1)
+
+        return self.window(start, stop), accumulate
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Of the transitions' tensors."""
+        return self._in_tensors
+
+    @property
+    def rebuildable(self) -> bool:
+        """Whether every part is of a kind that `rebuild` knows."""
+        return all(type(leaf).__name__ in LEAVES for leaf in _leaves(self.transition))
+
+    def spec(self) -> str:
+        """The kinds of the parts."""
+        kinds = ",".join(type(leaf).__name__ for leaf in _leaves(self.transition))
+        return f"FromTransitions\n{kinds}"
+
+
+def rebuild(spec: str, tensors: list[Tensor]) -> Source:
+    """The source that a spec and its tensors describe."""
+    kind, *rest = spec.split("\n")
+    if kind == "FromTransitions":
+        leaves, at = [], 0
+        for name in rest[0].split(","):
+            cls = LEAVES[name]
+            leaves.append(cls(*tensors[at : at + len(cls.stepwise)]))
+            at += len(cls.stepwise)
+        return FromTransitions(leaves[0] if len(leaves) == 1 else SumTransition(tuple(leaves)))
+    structure, flow = recall(rest[0]), recall(rest[1])
+    names = rest[2].split(",")
+    parameters = dict(zip(names, tensors, strict=False))
+    if kind == "FromTable":
+        return FromTable(structure, flow, parameters, *tensors[len(names) :])
+    return FromIncrements(structure, flow, parameters, *tensors[len(names) :])

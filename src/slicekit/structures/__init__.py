@@ -1,0 +1,47 @@
+"""What may a matrix look like? One file per structure; the protocol is in `base`."""
+
+from slicekit.structures.base import (
+    Facts,
+    Generator,
+    Matrices,
+    Parameters,
+    Structure,
+    Transition,
+)
+from slicekit.structures.block_diagonal import BlockDiagonal, BlockGenerator, BlockTransition
+from slicekit.structures.dense import Dense
+from slicekit.structures.diagonal import Diagonal, DiagonalGenerator, DiagonalTransition
+from slicekit.structures.diagonal_dense import DiagonalDense
+from slicekit.structures.direct_sum import DirectSum, SumGenerator, SumTransition
+from slicekit.structures.dplr import DPLR
+from slicekit.structures.joint_dplr import JointDPLR, LowRankGenerator, LowRankTransition
+from slicekit.structures.orthogonal import Orthogonal
+from slicekit.structures.sparse import Sparse
+from slicekit.structures.walsh_hadamard import WalshHadamard
+
+__all__ = [
+    "DPLR",
+    "BlockDiagonal",
+    "BlockGenerator",
+    "BlockTransition",
+    "Dense",
+    "Diagonal",
+    "DiagonalDense",
+    "DiagonalGenerator",
+    "DiagonalTransition",
+    "DirectSum",
+    "Facts",
+    "Generator",
+    "JointDPLR",
+    "LowRankGenerator",
+    "LowRankTransition",
+    "Matrices",
+    "Orthogonal",
+    "Parameters",
+    "Sparse",
+    "Structure",
+    "SumGenerator",
+    "SumTransition",
+    "Transition",
+    "WalshHadamard",
+]

@@ -1,0 +1,313 @@
+"""The protocol of a structure: what a matrix may look like, and what one must be able to do with it.
+
+Glossary (code name: the paper's symbol):
+    structure: the set that A^1, ..., A^dω are taken from.
+    parameters: θ, the tensors that hold A^1, ..., A^dω.
+    increments: Δω, of shape (..., channels); channels is dω.
+    generator: A(Δω) = Σ_i Δω^i A^i, the vector field of one step.
+    transition: M, the flow of one step: I + A(Δω) or exp(A(Δω)); h is sent to M h.
+    act: M H for a state H of shape (..., dim, columns); mv is the same for one column.
+    adjoint: M^*, the conjugate transpose.
+    bracket: [a, b] = b a - a b, the Lie bracket of linear vector fields.
+
+Generators and transitions are kept apart because they live in different sets: the exponential of a
+skew-symmetric matrix is not skew-symmetric, and I + H D is not of the form H D.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from slicekit.interning import intern
+
+Parameters = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the paper's comparison table says of a structure, as data.
+
+    Attributes:
+        model: the paper's name for a layer with this structure.
+        matrix: the form of A^i.
+        parameters: order of the parameter count of A^1..A^dω.
+        recurrent: order of the cost of one step.
+        composition: order of the cost of composing two transitions.
+        closed: whether products of transitions stay in the structure.
+        expressive: whether it has maximal probabilistic expressivity.
+        theorem: where that is shown, or why it is not so.
+        citations: keys into `slicekit.citations`.
+    """
+
+    model: str
+    matrix: str
+    parameters: str
+    recurrent: str
+    composition: str
+    closed: bool
+    expressive: bool
+    theorem: str
+    citations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices(ABC):
+    """A batch of structured square matrices.
+
+    Subclasses are dataclasses whose fields are tensors. Those named in `stepwise` carry the leading
+    axes of the batch (usually batch and length); those named in `shared` hold for all of it.
+    """
+
+    stepwise: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Number of rows and columns of each matrix."""
+
+    @abstractmethod
+    def act(self, state: Tensor) -> Tensor:
+        """Multiply from the left: state (..., dim, columns) -> (..., dim, columns)."""
+
+    @abstractmethod
+    def adjoint(self) -> "Matrices":
+        """The conjugate transpose of every matrix."""
+
+    def mv(self, vector: Tensor) -> Tensor:
+        """Multiply vectors: (..., dim) -> (..., dim)."""
+        return self.act(vector.unsqueeze(-1)).squeeze(-1)
+
+    def as_dense(self) -> Tensor:
+        """The matrices themselves, (..., dim, dim): the oracle of every test."""
+        first = self.tensors()[0]
+        return self.act(torch.eye(self.dim, dtype=first.dtype, device=first.device))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors, stepwise ones first."""
+        return tuple(getattr(self, name) for name in (*self.stepwise, *self.shared))
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> Self:
+        """The same kind of matrices with other tensors, in the order of `tensors`."""
+        given = dict(zip((*self.stepwise, *self.shared), tensors, strict=True))
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in given}
+        return type(self)(**given, **rest)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Apply a change of the leading axes (indexing, transposition) to every stepwise tensor."""
+        count = self.stepwise_count()
+        tensors = self.tensors()
+        return self.with_tensors((*(change(x) for x in tensors[:count]), *tensors[count:]))
+
+    def stepwise_count(self) -> int:
+        """How many of `tensors` are stepwise."""
+        return len(self.stepwise)
+
+    def unbind(self, axis: int) -> list[Self]:
+        """One batch of matrices for each index of a leading axis."""
+        count = self.stepwise_count()
+        tensors = self.tensors()
+        slices = zip(*(x.unbind(axis) for x in tensors[:count]), strict=True)
+        return [self.with_tensors((*step, *tensors[count:])) for step in slices]
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Gradient of <cotangent, act(before)> in each of `tensors`.
+
+        Args:
+            before: (..., dim, columns), what was acted on.
+            cotangent: (..., dim, columns), gradient of the result.
+        """
+
+        def apply(*tensors: Tensor) -> Tensor:
+            return self.with_tensors(tensors).act(before)
+
+        _, vjp = torch.func.vjp(apply, *self.tensors())
+        return vjp(cotangent)
+
+
+@dataclass(frozen=True, eq=False)
+class Transition(Matrices):
+    """A batch of one-step flows: h is sent to M h.
+
+    Where products stay in the structure, `closed` is true and `compose` multiplies.
+    """
+
+    closed: ClassVar[bool] = False
+
+    def compose(self, earlier: Self) -> Self:
+        """self after earlier: the product self · earlier.
+
+        Raises:
+            TypeError: where products leave the structure.
+        """
+        raise TypeError(f"{type(self).__name__} is not closed under products; use as_dense()")
+
+    @abstractmethod
+    def where(self, valid: Tensor) -> Self:
+        """The identity wherever valid, of the leading shape, is false."""
+
+
+@dataclass(frozen=True, eq=False)
+class Generator(Matrices):
+    """A batch of vector fields A(Δω), which flows turn into transitions."""
+
+    @abstractmethod
+    def euler(self) -> Transition:
+        """I + A."""
+
+    @abstractmethod
+    def exponential(self, substeps: int | None = None) -> Transition:
+        """exp(A), exact to rounding; substeps matters only where exp(A) is applied to the state."""
+
+    def natural(self) -> Transition:
+        """The flow that a structure takes when the user names none."""
+        return self.euler()
+
+    def bracket(self, other: "Generator") -> "Generator":
+        """[self, other] = other · self - self · other, as vector fields.
+
+        Structures that are not closed under it answer with a dense generator.
+        """
+        from slicekit.structures.block_diagonal import BlockGenerator
+
+        a, b = self.as_dense(), other.as_dense()
+        return BlockGenerator((b @ a - a @ b).unsqueeze(-3))
+
+    def norm_bound(self) -> Tensor:
+        """An upper bound, of the leading shape, for the operator norm."""
+        return torch.linalg.matrix_norm(self.as_dense())
+
+
+class Structure(ABC):
+    """A frozen description of what A^1..A^dω look like; it holds no tensors.
+
+    A new structure is one subclass, a frozen dataclass with a field `dim` and the abstract methods;
+    the generator that `combine` returns may be one of slicekit's own.
+
+    Attributes:
+        dim: d_h, the size of the state.
+        key: the name under which compiled scans know this description.
+        exponential_only: whether I + A makes no sense here.
+        ragged: names of parameters whose number of elements is random (a sparsity pattern).
+    """
+
+    facts: ClassVar[Facts]
+    dim: int
+    key: str
+    exponential_only: bool = False
+    ragged: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the sizes and make the description known to the compiled scans."""
+        if self.dim < 1:
+            raise ValueError(f"{type(self).__name__} has dim={self.dim}; expected at least 1")
+        object.__setattr__(self, "key", intern(self))
+
+    def __setstate__(self, state: dict) -> None:
+        """Come back from a pickle, possibly in a process that has not seen this description."""
+        self.__dict__.update(state)
+        object.__setattr__(self, "key", intern(self))
+
+    @abstractmethod
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """Random parameters of A^1..A^channels.
+
+        Args:
+            channels: dω.
+            generator: source of randomness; torch's global one if None.
+            increment: typical size of one channel's increment, for structures whose initialisation
+                fixes the size of a whole step.
+
+        Returns:
+            Floating tensors are to be trained, integer tensors (a sparsity pattern) are not.
+        """
+
+    @abstractmethod
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+        """A(Δω) = Σ_i Δω^i A^i for increments (..., channels)."""
+
+    def euler(self, parameters: Parameters, increments: Tensor) -> Transition:
+        """I + A(Δω); a structure may make it with less traffic than through `combine`."""
+        return self.combine(parameters, increments).euler()
+
+    @property
+    def bilinear(self) -> bool:
+        """Whether `pullback` is known: A is bilinear, a tensor a parameter, and so is I + A."""
+        return False
+
+    def pullback(
+        self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
+    ) -> tuple[Parameters, Tensor]:
+        """Gradients in the parameters and increments from those of the generator's tensors."""
+        raise TypeError(f"{type(self).__name__} has no pullback of its own")
+
+    def lift(self, depth: int) -> "Structure":
+        """The structure whose increments are log-signatures up to `depth`; at depth 1, itself.
+
+        Raises:
+            NotImplementedError: for depth > 1, which needs the brackets of the Log-ODE method.
+        """
+        if depth < 1:
+            raise ValueError(f"depth={depth}; expected at least 1")
+        if depth > 1:
+            raise NotImplementedError(
+                f"{type(self).__name__}.lift(depth={depth}): only depth 1 is known; "
+                "deeper lifts come with the Log-ODE method"
+            )
+        return self
+
+    def parameter_count(self, channels: int) -> int:
+        """True number of trained parameters of A^1..A^channels (expected, where it is random)."""
+        meta = self.init(channels)
+        return sum(x.numel() for x in meta.values() if x.is_floating_point())
+
+    @abstractmethod
+    def step_cost(self, channels: int) -> int:
+        """Multiplications of one step: making A(Δω) and applying it to one state."""
+
+    def composition_cost(self) -> int:
+        """Multiplications of composing two transitions; dense unless the structure is closed."""
+        return self.dim**3
+
+
+def normal(
+    shape: tuple[int, ...], std: float, generator: torch.Generator | None = None
+) -> Tensor:
+    """Gaussian tensor with the given standard deviation."""
+    return torch.randn(shape, generator=generator) * std
+
+
+def weighted_sum(increments: Tensor, tensor: Tensor) -> Tensor:
+    """Σ_i Δω^i T_i for increments (..., channels) and a tensor (channels, ...)."""
+    flat = increments.reshape(-1, increments.shape[-1]) @ tensor.reshape(tensor.shape[0], -1)
+    return flat.reshape(*increments.shape[:-1], *tensor.shape[1:])
+
+
+def weighted_sum_pullback(
+    increments: Tensor, tensor: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of `weighted_sum` in the tensor and in the increments."""
+    flat = increments.reshape(-1, increments.shape[-1])
+    rows = gradient.reshape(flat.shape[0], -1)
+    in_tensor = (flat.t() @ rows).reshape(tensor.shape)
+    in_increments = (rows @ tensor.reshape(tensor.shape[0], -1).t()).reshape(increments.shape)
+    return in_tensor, in_increments
+
+
+def divisors(number: int) -> str:
+    """The divisors of a number, as an error message shows them."""
+    found = [d for d in range(1, number + 1) if number % d == 0] if number < 10**6 else [1]
+    shown = ", ".join(str(d) for d in found[:8])
+    return shown + (", ..." if len(found) > 8 else "")
+
+
+def is_power_of_two(number: int) -> bool:
+    """Whether a number is 1, 2, 4, 8, ..."""
+    return number >= 1 and math.log2(number).is_integer()

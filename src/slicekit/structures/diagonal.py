@@ -1,0 +1,153 @@
+"""Diagonal matrices: A^i = diag(d^i). D-SLiCE; the field of S4D, S6 and Mamba."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from slicekit.structures.base import (
+    Facts,
+    Generator,
+    Parameters,
+    Structure,
+    Transition,
+    normal,
+    weighted_sum,
+    weighted_sum_pullback,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalTransition(Transition):
+    """h is sent to values * h; values (..., dim), real or complex."""
+
+    values: Tensor
+    stepwise: ClassVar[tuple[str, ...]] = ("values",)
+    closed: ClassVar[bool] = True
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.values.shape[-1]
+
+    def act(self, state: Tensor) -> Tensor:
+        """Scale the rows of state (..., dim, columns)."""
+        return self.values.unsqueeze(-1) * state
+
+    def adjoint(self) -> "DiagonalTransition":
+        """The complex conjugate."""
+        return DiagonalTransition(self.values.conj())
+
+    def compose(self, earlier: Self) -> Self:
+        """The elementwise product."""
+        return type(self)(self.values * earlier.values)
+
+    def where(self, valid: Tensor) -> Self:
+        """One wherever valid is false."""
+        return type(self)(torch.where(valid.unsqueeze(-1), self.values, 1.0))
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Gradient in the values, summed over columns."""
+        gradient = (cotangent * before.conj()).sum(-1)
+        return (gradient if self.values.is_complex() else gradient.real,)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalGenerator(Generator):
+    """A = diag(values); values (..., dim)."""
+
+    values: Tensor
+    stepwise: ClassVar[tuple[str, ...]] = ("values",)
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.values.shape[-1]
+
+    def act(self, state: Tensor) -> Tensor:
+        """Scale the rows of state (..., dim, columns)."""
+        return self.values.unsqueeze(-1) * state
+
+    def adjoint(self) -> "DiagonalGenerator":
+        """The complex conjugate."""
+        return DiagonalGenerator(self.values.conj())
+
+    def euler(self) -> DiagonalTransition:
+        """1 + values."""
+        return DiagonalTransition(1 + self.values)
+
+    def exponential(self, substeps: int | None = None) -> DiagonalTransition:
+        """Elementwise exponential: always positive for real values, so it never flips a sign."""
+        return DiagonalTransition(self.values.exp())
+
+    def bracket(self, other: Generator) -> Generator:
+        """Zero: diagonal matrices commute."""
+        if not isinstance(other, DiagonalGenerator):
+            return super().bracket(other)
+        return DiagonalGenerator(torch.zeros_like(self.values * other.values))
+
+    def norm_bound(self) -> Tensor:
+        """Largest modulus."""
+        return self.values.abs().amax(-1)
+
+
+@dataclass(frozen=True)
+class Diagonal(Structure):
+    """Diagonal A^i of size dim x dim.
+
+    Args:
+        dim: size of the state.
+        scale: standard deviation of the initial entries.
+
+    Example:
+        >>> import torch
+        >>> d = Diagonal(3)
+        >>> parameters = {"values": torch.tensor([[1.0, 2.0, 3.0]])}
+        >>> d.combine(parameters, torch.tensor([2.0])).as_dense().diagonal()
+        tensor([2., 4., 6.])
+    """
+
+    dim: int
+    scale: float = field(default=1.0, kw_only=True)
+    facts: ClassVar[Facts] = Facts(
+        model="D-SLiCE",
+        matrix="diag(d)",
+        parameters="dω dh",
+        recurrent="dω dh",
+        composition="dh",
+        closed=True,
+        expressive=False,
+        theorem="not expressive: Cirone et al. 2024, Theorem 4.4",
+        citations=("cirone2024", "gu2022s4d"),
+    )
+
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """Gaussian entries: {"values": (channels, dim)}."""
+        return {"values": normal((channels, self.dim), self.scale, generator)}
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> DiagonalGenerator:
+        """Σ_i Δω^i d^i for increments (..., channels)."""
+        return DiagonalGenerator(weighted_sum(increments, parameters["values"]))
+
+    @property
+    def bilinear(self) -> bool:
+        """A(Δω) is one product."""
+        return True
+
+    def pullback(
+        self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
+    ) -> tuple[Parameters, Tensor]:
+        """Two products, one for the parameters and one for the increments."""
+        values, moved = weighted_sum_pullback(increments, parameters["values"], gradients[0])
+        return {"values": values}, moved
+
+    def step_cost(self, channels: int) -> int:
+        """One product for the diagonal, one multiplication an entry."""
+        return channels * self.dim + self.dim
+
+    def composition_cost(self) -> int:
+        """One multiplication an entry."""
+        return self.dim

@@ -1,0 +1,253 @@
+"""Structures side by side: A^i = diag(A^i_1, ..., A^i_p), each part of its own kind."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from slicekit.structures.base import (
+    Facts,
+    Generator,
+    Matrices,
+    Parameters,
+    Structure,
+    Transition,
+)
+
+
+def _split_tensors(parts: tuple[Matrices, ...], tensors: tuple[Tensor, ...]) -> list:
+    """Deal out a flat tuple, stepwise tensors of all parts first, then the shared ones."""
+    steps = [part.stepwise_count() for part in parts]
+    totals = [len(part.tensors()) for part in parts]
+    at, shared_at, dealt = 0, sum(steps), []
+    for step, total in zip(steps, totals, strict=True):
+        own = (*tensors[at : at + step], *tensors[shared_at : shared_at + total - step])
+        at, shared_at = at + step, shared_at + total - step
+        dealt.append(own)
+    return dealt
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum(Matrices):
+    """What generators and transitions of a direct sum have in common."""
+
+    parts: tuple
+
+    @property
+    def dim(self) -> int:
+        """Size of the state: the parts' sizes added up."""
+        return sum(part.dim for part in self.parts)
+
+    def split(self, state: Tensor) -> tuple[Tensor, ...]:
+        """Each part's rows of state (..., dim, columns)."""
+        return state.split([part.dim for part in self.parts], dim=-2)
+
+    def act(self, state: Tensor) -> Tensor:
+        """Each part acts on its own rows."""
+        rows = self.split(state)
+        return torch.cat([p.act(x) for p, x in zip(self.parts, rows, strict=True)], dim=-2)
+
+    def adjoint(self) -> "Matrices":
+        """Part by part."""
+        return type(self)(tuple(part.adjoint() for part in self.parts))
+
+    def stepwise_count(self) -> int:
+        """Stepwise tensors of all parts."""
+        return sum(part.stepwise_count() for part in self.parts)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Stepwise tensors of all parts, then their shared ones."""
+        stepwise = [x for p in self.parts for x in p.tensors()[: p.stepwise_count()]]
+        shared = [x for p in self.parts for x in p.tensors()[p.stepwise_count() :]]
+        return (*stepwise, *shared)
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> Self:
+        """The same sum with other tensors."""
+        dealt = _split_tensors(self.parts, tensors)
+        parts = (p.with_tensors(own) for p, own in zip(self.parts, dealt, strict=True))
+        return type(self)(tuple(parts))
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Part by part, in the order of `tensors`."""
+        rows = zip(self.parts, self.split(before), self.split(cotangent), strict=True)
+        gradients = [(part.stepwise_count(), part.pullback(b, c)) for part, b, c in rows]
+        stepwise = [x for count, own in gradients for x in own[:count]]
+        return (*stepwise, *(x for count, own in gradients for x in own[count:]))
+
+
+@dataclass(frozen=True, eq=False)
+class SumTransition(_Sum, Transition):
+    """Transitions side by side; closed where every part is."""
+
+    parts: tuple[Transition, ...]
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether every part is closed."""
+        return all(part.closed for part in self.parts)
+
+    def compose(self, earlier: Self) -> Self:
+        """Part by part."""
+        pairs = zip(self.parts, earlier.parts, strict=True)
+        return type(self)(tuple(later.compose(first) for later, first in pairs))
+
+    def where(self, valid: Tensor) -> Self:
+        """Part by part."""
+        return type(self)(tuple(part.where(valid) for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class SumGenerator(_Sum, Generator):
+    """Generators side by side."""
+
+    parts: tuple[Generator, ...]
+
+    def _each(self, flow: Callable[[Generator], Transition]) -> SumTransition:
+        return SumTransition(tuple(flow(part) for part in self.parts))
+
+    def euler(self) -> SumTransition:
+        """I + A in every part."""
+        return self._each(lambda part: part.euler())
+
+    def exponential(self, substeps: int | None = None) -> SumTransition:
+        """exp(A) in every part."""
+        return self._each(lambda part: part.exponential(substeps))
+
+    def natural(self) -> SumTransition:
+        """Every part's own natural flow."""
+        return self._each(lambda part: part.natural())
+
+    def bracket(self, other: Generator) -> Generator:
+        """Part by part, where both have the same parts."""
+        if isinstance(other, SumGenerator) and [p.dim for p in other.parts] == [
+            p.dim for p in self.parts
+        ]:
+            pairs = zip(self.parts, other.parts, strict=True)
+            return SumGenerator(tuple(a.bracket(b) for a, b in pairs))
+        return super().bracket(other)
+
+    def norm_bound(self) -> Tensor:
+        """The largest of the parts' bounds."""
+        return torch.stack([part.norm_bound() for part in self.parts]).amax(0)
+
+
+class Composite(Structure):
+    """A structure made of parts; with a single part it behaves as that part does."""
+
+    parts: tuple[Structure, ...]
+
+    def set_parts(self, parts: Iterable[Structure]) -> None:
+        """Fix the parts and what follows from them; called before `Structure.__post_init__`."""
+        parts = tuple(parts)
+        prefixes = [""] if len(parts) == 1 else [f"part{i}_" for i in range(len(parts))]
+        ragged = [f"{p}{name}" for p, x in zip(prefixes, parts, strict=True) for name in x.ragged]
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "_prefixes", prefixes)
+        object.__setattr__(self, "ragged", tuple(ragged))
+        object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
+
+    _prefixes: list[str]
+
+    def _own(self, parameters: Parameters) -> list[Parameters]:
+        """Each part's parameters under the part's own names."""
+        return [
+            {name[len(p) :]: x for name, x in parameters.items() if name.startswith(p)}
+            for p in self._prefixes
+        ]
+
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """The parts' parameters, with the names part0_..., part1_... where there are several."""
+        named = zip(self._prefixes, self.parts, strict=True)
+        return {
+            prefix + name: x
+            for prefix, part in named
+            for name, x in part.init(channels, generator, increment=increment).items()
+        }
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+        """The parts' generators side by side."""
+        owned = zip(self.parts, self._own(parameters), strict=True)
+        generators = [part.combine(own, increments) for part, own in owned]
+        return generators[0] if len(generators) == 1 else SumGenerator(tuple(generators))
+
+    def euler(self, parameters: Parameters, increments: Tensor) -> Transition:
+        """I + A(Δω) in every part."""
+        owned = zip(self.parts, self._own(parameters), strict=True)
+        transitions = [part.euler(own, increments) for part, own in owned]
+        return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
+
+    @property
+    def bilinear(self) -> bool:
+        """Whether every part's pullback is known."""
+        return all(part.bilinear for part in self.parts)
+
+    def pullback(
+        self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
+    ) -> tuple[Parameters, Tensor]:
+        """The parts' gradients; those of the increments are added up."""
+        in_parameters: Parameters = {}
+        in_increments: list[Tensor] = []
+        at = 0
+        for prefix, part, own in zip(
+            self._prefixes, self.parts, self._own(parameters), strict=True
+        ):
+            mine, moved = part.pullback(own, increments, gradients[at : at + len(own)])
+            in_parameters |= {prefix + name: x for name, x in mine.items()}
+            in_increments.append(moved)
+            at += len(own)
+        return in_parameters, torch.stack(in_increments).sum(0)
+
+    def step_cost(self, channels: int) -> int:
+        """The parts' costs added up."""
+        return sum(part.step_cost(channels) for part in self.parts)
+
+    def composition_cost(self) -> int:
+        """The parts' costs added up."""
+        return sum(part.composition_cost() for part in self.parts)
+
+    def parameter_count(self, channels: int) -> int:
+        """The parts' counts added up."""
+        return sum(part.parameter_count(channels) for part in self.parts)
+
+
+@dataclass(frozen=True, init=False)
+class DirectSum(Composite):
+    """Any structures side by side on the diagonal.
+
+    Args:
+        structures: the parts, from the top left.
+
+    Example:
+        >>> from slicekit.structures import Dense, Diagonal
+        >>> DirectSum(Diagonal(256), Dense(16)).dim
+        272
+    """
+
+    parts: tuple[Structure, ...]
+    dim: int = field(init=False, repr=False)
+    facts: ClassVar[Facts] = Facts(
+        model="direct sum",
+        matrix="diag(A_1, ..., A_p)",
+        parameters="sum of the parts",
+        recurrent="sum of the parts",
+        composition="sum of the parts",
+        closed=True,
+        expressive=True,
+        theorem="if a part is",
+        citations=("walker2025slices",),
+    )
+
+    def __init__(self, *structures: Structure) -> None:
+        """Put the structures side by side."""
+        if not structures:
+            raise ValueError("DirectSum() needs at least one structure")
+        for structure in structures:
+            if not isinstance(structure, Structure):
+                raise TypeError(f"DirectSum takes structures; got {structure!r}")
+        self.set_parts(structures)
+        object.__setattr__(self, "dim", sum(part.dim for part in structures))
+        self.__post_init__()

@@ -1,0 +1,119 @@
+"""Diagonal plus low rank, as the paper defines it: A^i = diag(d^i) + Σ_j u^{i,j} (v^{i,j})^T.
+
+A(Δω) is linear in Δω, so its low-rank part has rank up to channels x rank; but the factors are the
+same at every step and only their weights change: A(Δω) h = d h + U (w * (V^T h)).
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from slicekit.structures.base import Facts, Generator, Parameters, Structure, weighted_sum
+from slicekit.structures.exponential import EulerAction, ExponentialAction, exponential_action
+from slicekit.structures.joint_dplr import check_rank, init_dplr
+
+
+@dataclass(frozen=True, eq=False)
+class SharedFactorGenerator(Generator):
+    """A = diag(diagonal) + left diag(weights) right^T with factors that hold for every step.
+
+    Args:
+        diagonal: (..., dim).
+        weights: (..., channels * rank).
+        left: (dim, channels * rank).
+        right: (dim, channels * rank).
+    """
+
+    diagonal: Tensor
+    weights: Tensor
+    left: Tensor
+    right: Tensor
+    stepwise: ClassVar[tuple[str, ...]] = ("diagonal", "weights")
+    shared: ClassVar[tuple[str, ...]] = ("left", "right")
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.diagonal.shape[-1]
+
+    def act(self, state: Tensor) -> Tensor:
+        """Two products with the shared factors for state (..., dim, columns)."""
+        # The factors stand on the right of a transposed state: one matrix product for the batch.
+        inner = (state.mT @ self.right) * self.weights.unsqueeze(-2)
+        return self.diagonal.unsqueeze(-1) * state + (inner @ self.left.t()).mT
+
+    def adjoint(self) -> "SharedFactorGenerator":
+        """left and right change places."""
+        return SharedFactorGenerator(self.diagonal, self.weights, self.right, self.left)
+
+    def euler(self) -> EulerAction:
+        """h + A h."""
+        return EulerAction(self)
+
+    def exponential(self, substeps: int | None = None) -> ExponentialAction:
+        """exp(A) as an action on the state."""
+        return exponential_action(self, substeps)
+
+    def norm_bound(self) -> Tensor:
+        """max |d| + Σ_j |w_j| ||u_j|| ||v_j||."""
+        lengths = torch.linalg.vector_norm(self.left, dim=0)
+        lengths = lengths * torch.linalg.vector_norm(self.right, dim=0)
+        return self.diagonal.abs().amax(-1) + self.weights.abs() @ lengths
+
+
+@dataclass(frozen=True)
+class DPLR(Structure):
+    """diag(d^i) + Σ_j u^{i,j} (v^{i,j})^T, linear in Δω.
+
+    Args:
+        dim: size of the state.
+        rank: number of outer products in each A^i.
+        scale: standard deviation of the initial diagonal; U V^T starts with entries of standard
+            deviation scale^2 / sqrt(dim).
+
+    Example:
+        >>> DPLR(57, 4).parameter_count(channels=58)
+        29754
+    """
+
+    dim: int
+    rank: int
+    scale: float = field(default=1.0, kw_only=True)
+    facts: ClassVar[Facts] = Facts(
+        model="DPLR-SLiCE",
+        matrix="diag(d) + Σ u vᵀ",
+        parameters="dω r dh",
+        recurrent="dω r dh",
+        composition="dh³",
+        closed=False,
+        expressive=True,
+        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
+        citations=("movahedi2025",),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the rank."""
+        check_rank(self.rank, self.dim)
+        super().__post_init__()
+
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """Gaussian {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}."""
+        return init_dplr(channels, self.dim, self.rank, self.scale, generator)
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> SharedFactorGenerator:
+        """Weights Δω^i, repeated for each of the rank factors of channel i."""
+        left, right = (parameters[name].movedim(1, 0).flatten(1) for name in ("left", "right"))
+        return SharedFactorGenerator(
+            weighted_sum(increments, parameters["diagonal"]),
+            increments.repeat_interleave(self.rank, dim=-1),
+            left,
+            right,
+        )
+
+    def step_cost(self, channels: int) -> int:
+        """The diagonal's product and the two with the factors."""
+        return (channels + 1) * self.dim + 2 * channels * self.rank * self.dim

@@ -1,0 +1,255 @@
+"""Exponentials: of small matrices, exactly; and of any generator, as an action on the state.
+
+`matrix_exponential` scales, sums a Taylor polynomial and squares. What is squared is E = exp(A) - I,
+by E <- E (2 I + E), so that matrices far smaller than the largest of the batch lose no digits. It is
+an opaque operator: the number of squarings depends on the data, which a compiled graph can't hold.
+
+`EulerAction` and `ExponentialAction` are the flows of structures that are not closed: they know
+their generator and apply I + A or exp(A) to a state without forming the matrix.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from slicekit.structures.base import Generator, Transition
+
+MAX_SQUARINGS = 64
+MAX_SUBSTEPS = 10_000
+
+
+def _taylor_minus_identity(a: Tensor, degree: int, columns: int) -> Tensor:
+    """Σ_{1..degree} a^n / n!, by Paterson and Stockmeyer with powers up to `columns`."""
+    powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device), a]
+    for _ in range(columns - 1):
+        powers.append(powers[-1] @ a)
+    total = None
+    for row in reversed(range(degree // columns)):
+        first = row * columns + 1
+        part = sum(
+            (powers[n] / math.factorial(first + n) for n in range(1, columns)),
+            start=powers[0] / math.factorial(first),
+        )
+        total = part if total is None else part + powers[columns] @ total
+    assert total is not None
+    return a @ total
+
+
+def _exponential_minus_identity(a: Tensor) -> Tensor:
+    if a.dtype in (torch.float64, torch.complex128):
+        degree, columns, reach = 15, 3, 0.5
+    else:
+        degree, columns, reach = 9, 3, 0.5
+    norm = float(a.detach().abs().sum(-1).amax()) if a.numel() else 0.0
+    squarings = max(0, math.ceil(math.log2(norm / reach))) if 0 < norm < math.inf else 0
+    squarings = min(squarings, MAX_SQUARINGS)
+    e = _taylor_minus_identity(a / 2**squarings, degree, columns)
+    for _ in range(squarings):
+        e = 2 * e + e @ e
+    return e
+
+
+def _exponential(a: Tensor) -> Tensor:
+    return _exponential_minus_identity(a) + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+
+
+@torch.library.custom_op("slicekit::matrix_exponential", mutates_args=())
+def _forward(a: Tensor) -> Tensor:
+    return _exponential(a).contiguous()
+
+
+@_forward.register_fake
+def _(a: Tensor) -> Tensor:
+    return torch.empty_like(a, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op("slicekit::matrix_exponential_pullback", mutates_args=())
+def _pullback(a: Tensor, cotangent: Tensor) -> Tensor:
+    _, vjp = torch.func.vjp(_exponential, a)
+    return vjp(cotangent)[0].contiguous()
+
+
+@_pullback.register_fake
+def _(a: Tensor, cotangent: Tensor) -> Tensor:
+    return torch.empty_like(a, memory_format=torch.contiguous_format)
+
+
+def _reference_pullback(a: Tensor, cotangent: Tensor) -> Tensor:
+    """The same from torch.matrix_exp: corner of the exponential of [[A*, G], [0, A*]]."""
+    star, size = a.mH, a.shape[-1]
+    top = torch.cat([star, cotangent], -1)
+    bottom = torch.cat([torch.zeros_like(star), star], -1)
+    return torch.matrix_exp(torch.cat([top, bottom], -2))[..., :size, size:]
+
+
+class _Pullback(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor, cotangent: Tensor) -> Tensor:
+        return _pullback(a, cotangent)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):  # type: ignore[override]
+        _, vjp = torch.func.vjp(_reference_pullback, *ctx.saved_tensors)
+        return vjp(gradient)
+
+    @staticmethod
+    def vmap(info, in_dims, a: Tensor, cotangent: Tensor):
+        a, cotangent = (
+            x.movedim(d, 0) if d is not None else x.expand(info.batch_size, *x.shape)
+            for x, d in zip((a, cotangent), in_dims, strict=True)
+        )
+        return _Pullback.apply(a, cotangent), 0
+
+
+class _MatrixExponential(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor) -> Tensor:
+        return _forward(a)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):  # type: ignore[override]
+        (a,) = ctx.saved_tensors
+        # A Function inside a Function's backward is more than torch.compile can trace.
+        if torch.compiler.is_compiling():
+            return _pullback(a, gradient)
+        return _Pullback.apply(a, gradient)
+
+    @staticmethod
+    def vmap(info, in_dims, a: Tensor):
+        return _MatrixExponential.apply(a.movedim(in_dims[0], 0)), 0
+
+
+def matrix_exponential(a: Tensor) -> Tensor:
+    """exp of square matrices (..., n, n), real or complex, with its true first two derivatives.
+
+    Example:
+        >>> matrix_exponential(torch.tensor([[0.0, torch.pi], [-torch.pi, 0.0]])).round()
+        tensor([[-1., -0.],
+                [0., -1.]])
+    """
+    result = _MatrixExponential.apply(a)
+    assert isinstance(result, Tensor)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Action(Transition):
+    """A flow that is known through its generator."""
+
+    generator: Generator
+    stepwise: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.generator.dim
+
+    def stepwise_count(self) -> int:
+        """As the generator's."""
+        return self.generator.stepwise_count()
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The generator's."""
+        return self.generator.tensors()
+
+    def _with(self, generator: Generator) -> Self:
+        raise NotImplementedError
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> Self:
+        """The flow of the generator with other tensors."""
+        return self._with(self.generator.with_tensors(tensors))
+
+    def adjoint(self) -> Transition:
+        """The flow of the adjoint generator."""
+        star = self.generator.adjoint()
+        assert isinstance(star, Generator)
+        return self._with(star)
+
+    def where(self, valid: Tensor) -> Self:
+        """Not offered: zero the increments instead, which is the identity exactly."""
+        raise TypeError("mask the increments of this structure, not its transitions")
+
+
+@dataclass(frozen=True, eq=False)
+class EulerAction(_Action):
+    """h is sent to h + A h."""
+
+    def _with(self, generator: Generator) -> Self:
+        return type(self)(generator)
+
+    def act(self, state: Tensor) -> Tensor:
+        """(I + A) H for H (..., dim, columns)."""
+        return state + self.generator.act(state)
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """The generator's."""
+        return self.generator.pullback(before, cotangent)
+
+
+@dataclass(frozen=True, eq=False)
+class ExponentialAction(_Action):
+    """h is sent to exp(A) h by a Taylor polynomial, in `substeps` equal parts."""
+
+    substeps: int
+    degree: int
+
+    def _with(self, generator: Generator) -> Self:
+        return type(self)(generator, self.substeps, self.degree)
+
+    def act(self, state: Tensor) -> Tensor:
+        """exp(A) H for H (..., dim, columns)."""
+        for _ in range(self.substeps):
+            term = state
+            for n in range(1, self.degree + 1):
+                term = self.generator.act(term) / (n * self.substeps)
+                state = state + term
+        return state
+
+
+def _degree(reach: float, epsilon: float) -> int:
+    """Smallest n with reach^n / n! below epsilon / 4, so that the derivative is exact as well."""
+    term, n = 1.0, 0
+    while term > epsilon / 4 and n < 40:
+        n += 1
+        term *= reach / n
+    return max(n, 1)
+
+
+def exponential_action(generator: Generator, substeps: int | None = None) -> ExponentialAction:
+    """The action of exp(A), with as many substeps as the norm of A asks for.
+
+    Args:
+        generator: A, a batch of any shape.
+        substeps: fixed number of substeps; the norm of A should then not exceed it. Needed where
+            the data can't be looked at: under torch.vmap or torch.compile with `Recurrent`.
+    """
+    epsilon = torch.finfo(generator.tensors()[0].dtype).eps
+    if substeps is not None:
+        return ExponentialAction(generator, substeps, _degree(1.0, epsilon))
+    if torch.compiler.is_compiling():
+        raise ValueError("Exponential() must know substeps to be traced; use Exponential(substeps=n)")
+    bound = generator.norm_bound().detach()
+    try:
+        norm = float(bound.amax()) if bound.numel() else 0.0
+    except RuntimeError as error:
+        raise ValueError(
+            "Exponential() can't look at the data inside torch.vmap; use Exponential(substeps=n)"
+        ) from error
+    if norm > MAX_SUBSTEPS:
+        raise ValueError(
+            f"Exponential() met a generator of norm {norm:.3g}, too large to exponentiate "
+            f"(at most {MAX_SUBSTEPS}): scale the increments down"
+        )
+    count = max(1, math.ceil(norm)) if math.isfinite(norm) else 1
+    return ExponentialAction(generator, count, _degree(min(norm / count, 1.0), epsilon))

@@ -1,0 +1,189 @@
+"""Diagonal plus low rank, jointly: A(Δω) = diag(D(Δω)) + U(Δω) V(Δω)^T, quadratic in Δω.
+
+This is what the authors' token experiments and the delta-rule family use: the rank stays r however
+many channels there are, and steps compose chunk by chunk.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from slicekit.structures.base import (
+    Facts,
+    Generator,
+    Parameters,
+    Structure,
+    Transition,
+    normal,
+    weighted_sum,
+)
+from slicekit.structures.exponential import exponential_action
+
+
+def _act(diagonal: Tensor, left: Tensor, right: Tensor, state: Tensor) -> Tensor:
+    return diagonal.unsqueeze(-1) * state + left @ (right.mH @ state)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankTransition(Transition):
+    """h is sent to (diag(diagonal) + left right^*) h.
+
+    Args:
+        diagonal: (..., dim).
+        left: (..., dim, rank).
+        right: (..., dim, rank).
+    """
+
+    diagonal: Tensor
+    left: Tensor
+    right: Tensor
+    stepwise: ClassVar[tuple[str, ...]] = ("diagonal", "left", "right")
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.diagonal.shape[-1]
+
+    def act(self, state: Tensor) -> Tensor:
+        """Two thin products and a scaling of state (..., dim, columns)."""
+        return _act(self.diagonal, self.left, self.right, state)
+
+    def adjoint(self) -> "LowRankTransition":
+        """left and right change places."""
+        return LowRankTransition(self.diagonal.conj(), self.right, self.left)
+
+    def where(self, valid: Tensor) -> Self:
+        """The identity wherever valid is false."""
+        one = valid.unsqueeze(-1)
+        return type(self)(
+            torch.where(one, self.diagonal, 1.0),
+            torch.where(one.unsqueeze(-1), self.left, 0.0),
+            self.right.where(one.unsqueeze(-1), 0.0),
+        )
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Thin outer products; nothing of size dim x dim."""
+        return _pullback(self.left, self.right, before, cotangent)
+
+
+def _pullback(
+    left: Tensor, right: Tensor, before: Tensor, cotangent: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    diagonal = (cotangent * before.conj()).sum(-1)
+    in_left = cotangent @ (right.mH @ before).mH
+    in_right = before @ (left.mH @ cotangent).mH
+    return diagonal, in_left, in_right
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankGenerator(Generator):
+    """A = diag(diagonal) + left right^*, shapes as in LowRankTransition."""
+
+    diagonal: Tensor
+    left: Tensor
+    right: Tensor
+    stepwise: ClassVar[tuple[str, ...]] = ("diagonal", "left", "right")
+
+    @property
+    def dim(self) -> int:
+        """Size of the state."""
+        return self.diagonal.shape[-1]
+
+    def act(self, state: Tensor) -> Tensor:
+        """Two thin products and a scaling of state (..., dim, columns)."""
+        return _act(self.diagonal, self.left, self.right, state)
+
+    def adjoint(self) -> "LowRankGenerator":
+        """left and right change places."""
+        return LowRankGenerator(self.diagonal.conj(), self.right, self.left)
+
+    def euler(self) -> LowRankTransition:
+        """I + A keeps the rank."""
+        return LowRankTransition(1 + self.diagonal, self.left, self.right)
+
+    def exponential(self, substeps: int | None = None) -> Transition:
+        """exp(A) as an action on the state."""
+        return exponential_action(self, substeps)
+
+    def norm_bound(self) -> Tensor:
+        """max |d| + ||U|| ||V||."""
+        thin = torch.linalg.matrix_norm(self.left) * torch.linalg.matrix_norm(self.right)
+        return self.diagonal.abs().amax(-1) + thin
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Thin outer products; nothing of size dim x dim."""
+        return _pullback(self.left, self.right, before, cotangent)
+
+
+@dataclass(frozen=True)
+class JointDPLR(Structure):
+    """diag(D(Δω)) + U(Δω) V(Δω)^T, where D, U and V are linear in Δω.
+
+    Args:
+        dim: size of the state.
+        rank: number of columns of U and V.
+        scale: standard deviation of the initial diagonal; U V^T starts with entries of standard
+            deviation scale^2 / sqrt(dim).
+
+    Example:
+        >>> JointDPLR(57, 4).parameter_count(channels=58)
+        29754
+    """
+
+    dim: int
+    rank: int
+    scale: float = field(default=1.0, kw_only=True)
+    facts: ClassVar[Facts] = Facts(
+        model="joint DPLR-SLiCE",
+        matrix="D(ω) + U(ω) V(ω)ᵀ",
+        parameters="dω r dh",
+        recurrent="dω r dh",
+        composition="r dh a step, in chunks",
+        closed=False,
+        expressive=True,
+        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
+        citations=("movahedi2025", "yang2024parallelizing", "siems2025deltaproduct"),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the rank."""
+        check_rank(self.rank, self.dim)
+        super().__post_init__()
+
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """Gaussian {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}."""
+        return init_dplr(channels, self.dim, self.rank, self.scale, generator)
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> LowRankGenerator:
+        """D(Δω), U(Δω) and V(Δω) for increments (..., channels)."""
+        return LowRankGenerator(
+            weighted_sum(increments, parameters["diagonal"]),
+            weighted_sum(increments, parameters["left"]),
+            weighted_sum(increments, parameters["right"]),
+        )
+
+    def step_cost(self, channels: int) -> int:
+        """Three products for D, U and V, and their action."""
+        return (channels + 1) * self.dim * (2 * self.rank + 1)
+
+
+def check_rank(rank: int, dim: int) -> None:
+    """Raise unless 1 <= rank <= dim."""
+    if not 1 <= rank <= dim:
+        raise ValueError(f"rank={rank}; expected 1 to dim={dim}")
+
+
+def init_dplr(
+    channels: int, dim: int, rank: int, scale: float, generator: torch.Generator | None
+) -> Parameters:
+    """Gaussian diagonal and factors, such that U V^T has entries of variance scale^4 / dim."""
+    factor = scale / (dim * rank) ** 0.25
+    return {
+        "diagonal": normal((channels, dim), scale, generator),
+        "left": normal((channels, dim, rank), factor, generator),
+        "right": normal((channels, dim, rank), factor, generator),
+    }
