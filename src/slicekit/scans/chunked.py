@@ -84,11 +84,7 @@ def _sizes(source: Source, size: int, keep: bool) -> tuple[int, bool]:
     """Steps in a chunk, and whether its transitions are kept for the backward pass."""
     per_step = max(source.step_bytes(), 1)
     keep = keep and source.keeps and per_step * source.length <= KEEP_BYTES
-    if size:
-        return size, keep
-    if keep:
-        return source.length, True
-    return max(1, CHUNK_BYTES // per_step), False
+    return size or max(1, CHUNK_BYTES // per_step), keep
 
 
 def _parts(transition: Transition, rescale: int) -> Iterator[tuple[slice, Transition]]:
@@ -117,13 +113,13 @@ def _forward(
     length = source.length
     shape = (length, batch, dim, columns) if readout is None else (length, batch, columns)
     outputs = state.new_empty(shape)
-    factors = state.new_ones((batch, length, columns) if rescale else (0,), dtype=_real(state))
+    factors = state.new_ones((batch, length, columns) if rescale else (0, 0, 0), dtype=_real(state))
     starts, kept = [], []
     for start, stop in _windows(length, size):
         starts.append(state)
         chunk = source.window(start, stop)
         if keep:
-            kept.append(chunk.tensors())
+            kept.extend(chunk.tensors())
         u = input_window(inputs, start, stop)
         if readout is None:
             states = outputs[start:stop]
@@ -141,7 +137,7 @@ def _forward(
             state = state.clone()
     result = outputs.transpose(0, 1).contiguous()
     marks = torch.stack(starts) if readout is not None else state.new_empty(0)
-    return [result, state.clone(), factors, marks, *(torch.cat(x) for x in zip(*kept, strict=True))]
+    return [result, state.clone(), factors, marks, *kept]
 
 
 def _norm(state: Tensor) -> Tensor:
@@ -154,20 +150,30 @@ def _real(state: Tensor) -> torch.dtype:
 
 
 def _adjoint(
-    transition: Transition, carry: Tensor, gradient: Tensor, buffer: Tensor
+    chunk: Transition, carry: Tensor, own: Tensor, factors: Tensor, rescale: int
 ) -> tuple[Tensor, Tensor]:
-    """Cotangents of the states after each step, and of the state before the first.
+    """Cotangents of the states after each step of a chunk, and of the state before it.
 
     Args:
         carry: gradient of the last state from later steps.
-        gradient: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
-        buffer: room of the same shape as gradient.
+        own: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
+        factors: (batch, steps, columns), by which the state was divided before each step.
     """
-    torch.add(gradient[-1], carry, out=buffer[-1])
-    star = transition.adjoint()
-    assert isinstance(star, Transition)
-    run(star, buffer[-1], gradient[:-1], buffer[:-1], reverse=True)
-    return buffer[1:], buffer[0]
+    cotangents = torch.empty_like(own)
+    for part, transition in reversed(list(_parts(chunk, rescale))):
+        # Row t of `rows` is the state before step t: its own gradient, and what step t passes back.
+        rows = cotangents[part.start : part.stop + 1]
+        torch.add(own[part.stop], carry, out=rows[-1])
+        star = transition.adjoint()
+        assert isinstance(star, Transition)
+        before = own[part]
+        if part.start:
+            before = torch.cat([torch.zeros_like(own[:1]), before[1:]])
+        run(star, rows[-1], before, rows[:-1], reverse=True)
+        carry = rows[0]
+        if rescale:
+            carry = carry / factors[:, part.start].unsqueeze(-2)
+    return cotangents[1:], carry
 
 
 def _backward(
@@ -193,8 +199,9 @@ def _backward(
     for number, (start, stop) in reversed(list(enumerate(windows))):
         whole = None
         if keep:
-            probe = source.window(0, 1)
-            whole = probe.with_tensors(tuple(x[start:stop] for x in kept))
+            share = len(kept) // len(windows)
+            tensors = tuple(kept[number * share : (number + 1) * share])
+            whole = source.window(0, 1).with_tensors(tensors)
         chunk, pullback = source.window_with_pullback(start, stop, whole)
         before = state.new_empty(stop - start, batch, dim, columns)
         own = state.new_zeros(stop - start + 1, batch, dim, columns)
@@ -214,14 +221,7 @@ def _backward(
             in_readout[:, start:stop] = in_query.transpose(0, 1)
         if rescale:
             before /= factors[:, start:stop].transpose(0, 1).unsqueeze(-2)
-        cotangents = own.new_empty(stop - start, batch, dim, columns)
-        for part, transition in reversed(list(_parts(chunk, rescale))):
-            buffer = own.new_empty(part.stop - part.start + 1, batch, dim, columns)
-            gradient = own[part.start : part.stop + 1].clone() if rescale else own
-            gradient[0] = 0
-            cotangents[part], carry = _adjoint(transition, carry, gradient, buffer)
-            if rescale:
-                carry = carry / factors[:, start + part.start].unsqueeze(-2)
+        cotangents, carry = _adjoint(chunk, carry, own, factors[:, start:stop], rescale)
         for total, x in zip(in_inputs, input_pullback(inputs, start, stop, cotangents), strict=True):
             total[:, start:stop] = x
         pullback(chunk.pullback(before, cotangents))
@@ -255,14 +255,15 @@ def _(
     batch, dim, columns = state.shape
     length = source.length
     shape = (batch, length, dim, columns) if readout is None else (batch, length, columns)
-    factors = (batch, length, columns) if rescale else (0,)
-    windows = len(_windows(length, size))
+    factors = (batch, length, columns) if rescale else (0, 0, 0)
+    windows = _windows(length, size)
+    kept = [x for start, stop in windows if keep for x in source.window(start, stop).tensors()]
     return [
         state.new_empty(shape),
         state.new_empty(state.shape),
         state.new_empty(factors, dtype=_real(state)),
-        state.new_empty((0,) if readout is None else (windows, batch, dim, columns)),
-        *(x.new_empty(x.shape) for x in (source.window(0, length).tensors() if keep else ())),
+        state.new_empty((0,) if readout is None else (len(windows), batch, dim, columns)),
+        *(x.new_empty(x.shape) for x in kept),
     ]
 
 

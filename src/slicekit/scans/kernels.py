@@ -20,6 +20,8 @@ from slicekit.structures import (
     SumTransition,
     Transition,
 )
+from slicekit.structures.exponential import EulerAction
+from slicekit.structures.walsh_hadamard import WalshHadamardGenerator, sylvester
 
 CHUNK = 16
 """Steps that are solved together where the low-rank interactions form a triangular system."""
@@ -36,6 +38,12 @@ def run(
     transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool = False
 ) -> None:
     """Run the steps (backwards in time if reverse) and write each result into out at its step."""
+    _loop(transition, state, inputs, out, reverse)
+
+
+def _loop(
+    transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
+) -> None:
     steps = transition.unbind(0)
     outs = out.unbind(0)
     for t in _order(len(steps), reverse):
@@ -149,6 +157,46 @@ def _diagonal_in_chunks(
     if whole < count:
         rest = inputs[tail] if inputs is not None else None
         _diagonal_loop(values[tail], state, rest, out[tail], reverse)
+
+
+@run.register
+def _(
+    transition: EulerAction,
+    state: Tensor,
+    inputs: Tensor | None,
+    out: Tensor,
+    reverse: bool = False,
+) -> None:
+    generator = transition.generator
+    if isinstance(generator, WalshHadamardGenerator) and state.shape[-1] == 1:
+        _walsh_hadamard_loop(generator, state, inputs, out, reverse)
+    else:
+        _loop(transition, state, inputs, out, reverse)
+
+
+def _walsh_hadamard_loop(
+    generator: WalshHadamardGenerator,
+    state: Tensor,
+    inputs: Tensor | None,
+    out: Tensor,
+    reverse: bool,
+) -> None:
+    """x + H (d x), or x + d (H x): H as a Kronecker product of two small matrices."""
+    count, batch, dim = generator.values.shape
+    columns = 2 ** ((dim.bit_length() - 1) // 2)
+    grid = (batch, dim // columns, columns)
+    left = sylvester(grid[1], state).expand(batch, -1, -1)
+    right = sylvester(grid[2], state)
+    factors = generator.values.view(count, *grid).unbind(0)
+    outs = out.view(count, *grid).unbind(0)
+    u = inputs.reshape(count, *grid).unbind(0) if inputs is not None else None
+    x = state.reshape(grid)
+    for t in _order(count, reverse):
+        base = x if u is None else x + u[t]
+        if generator.transposed:
+            x = torch.addcmul(base, factors[t], torch.bmm(left, x @ right), out=outs[t])
+        else:
+            x = torch.baddbmm(base, left, (factors[t] * x) @ right, out=outs[t])
 
 
 @run.register

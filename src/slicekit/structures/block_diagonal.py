@@ -25,6 +25,9 @@ from slicekit.structures.base import (
 from slicekit.structures.direct_sum import Composite
 from slicekit.structures.exponential import matrix_exponential
 
+SMALL = 4
+"""Blocks up to this size have their outer products formed row by row."""
+
 
 def _act(blocks: Tensor, state: Tensor) -> Tensor:
     k, b = blocks.shape[-3], blocks.shape[-1]
@@ -41,7 +44,15 @@ def _dense(blocks: Tensor) -> Tensor:
 def _gradient(blocks: Tensor, before: Tensor, cotangent: Tensor) -> Tensor:
     size = (blocks.shape[-3], blocks.shape[-1])
     left, right = cotangent.unflatten(-2, size), before.unflatten(-2, size).mH
-    return left * right if left.shape[-1] == 1 else left @ right
+    if left.shape[-1] > 1:
+        return left @ right
+    if size[1] > SMALL:
+        return left * right
+    # One row of the blocks at a time: torch is slow at broadcasting along very short axes.
+    result = torch.empty_like(left.expand(*left.shape[:-1], size[1]))
+    for row in range(size[1]):
+        torch.mul(left[..., row, :], right[..., 0, :], out=result[..., row, :])
+    return result
 
 
 @dataclass(frozen=True, eq=False)

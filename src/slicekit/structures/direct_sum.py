@@ -199,7 +199,10 @@ class Composite(Structure):
             in_parameters |= {prefix + name: x for name, x in mine.items()}
             in_increments.append(moved)
             at += len(own)
-        return in_parameters, torch.stack(in_increments).sum(0)
+        total = in_increments[0]
+        for moved in in_increments[1:]:
+            total += moved
+        return in_parameters, total
 
     def step_cost(self, channels: int) -> int:
         """The parts' costs added up."""

@@ -18,6 +18,7 @@ from slicekit.structures.base import (
     Transition,
     normal,
     weighted_sum,
+    weighted_sum_pullback,
 )
 from slicekit.structures.exponential import exponential_action
 
@@ -165,6 +166,22 @@ class JointDPLR(Structure):
             weighted_sum(increments, parameters["left"]),
             weighted_sum(increments, parameters["right"]),
         )
+
+    @property
+    def bilinear(self) -> bool:
+        """D, U and V are one product each."""
+        return True
+
+    def pullback(
+        self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
+    ) -> tuple[Parameters, Tensor]:
+        """Two products for each of D, U and V."""
+        found: Parameters = {}
+        total = torch.zeros_like(increments)
+        for name, gradient in zip(("diagonal", "left", "right"), gradients, strict=True):
+            found[name], moved = weighted_sum_pullback(increments, parameters[name], gradient)
+            total += moved
+        return found, total
 
     def step_cost(self, channels: int) -> int:
         """Three products for D, U and V, and their action."""

@@ -20,8 +20,8 @@ from slicekit.structures.exponential import EulerAction, ExponentialAction, expo
 RADIX = 16
 
 
-def _sylvester(size: int, like: Tensor) -> Tensor:
-    """The small Hadamard matrix that one stage of the transform multiplies by, size <= RADIX."""
+def sylvester(size: int, like: Tensor) -> Tensor:
+    """The orthonormal Hadamard matrix of a small size, which a stage of the transform applies."""
     signs = torch.ones(1, 1, dtype=like.dtype, device=like.device)
     while signs.shape[0] < size:
         signs = torch.cat([torch.cat([signs, signs], 1), torch.cat([signs, -signs], 1)])
@@ -45,7 +45,7 @@ def walsh_hadamard_transform(state: Tensor) -> Tensor:
     while done < dim:
         stage = min(RADIX, dim // done)
         rest = state.reshape(*lead, dim // (done * stage), stage, done * columns)
-        state = _sylvester(stage, state) @ rest
+        state = sylvester(stage, state) @ rest
         done *= stage
     return state.reshape(*lead, dim, columns)
 
