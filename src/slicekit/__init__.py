@@ -1,8 +1,34 @@
-"""slicekit: structured linear controlled differential equations, and what they unify."""
+"""slicekit: structured linear controlled differential equations, and every recurrence they unify.
 
+    observations -> paths -> increments -> structures -> generators -> flows -> transitions
+                 -> scans -> states -> layers -> outputs
+
+Example:
+    >>> import torch, slicekit as sk
+    >>> layer = sk.SLiCE(channels=32, structure=sk.BlockDiagonal(dim=128, block=4))
+    >>> layer(torch.randn(2, 10, 32)).shape
+    torch.Size([2, 10, 128])
+"""
+
+from slicekit.citations import cite
 from slicekit.flows import Euler, Exponential
+from slicekit.layers import (
+    Block,
+    Differences,
+    FirstInput,
+    Last,
+    Learned,
+    Mean,
+    Pointwise,
+    SequenceModel,
+    SLiCE,
+    State,
+    TimeAndInput,
+    Wiring,
+)
 from slicekit.paths import Tabulated, increments
 from slicekit.scans import Associative, Chunked, Outer, Projective, Recurrent, propagate, solve
+from slicekit.serialisation import load, save
 from slicekit.structures import (
     DPLR,
     BlockDiagonal,
@@ -17,3 +43,42 @@ from slicekit.structures import (
 )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DPLR",
+    "Associative",
+    "Block",
+    "BlockDiagonal",
+    "Chunked",
+    "Dense",
+    "Diagonal",
+    "DiagonalDense",
+    "Differences",
+    "DirectSum",
+    "Euler",
+    "Exponential",
+    "FirstInput",
+    "JointDPLR",
+    "Last",
+    "Learned",
+    "Mean",
+    "Orthogonal",
+    "Outer",
+    "Pointwise",
+    "Projective",
+    "Recurrent",
+    "SLiCE",
+    "SequenceModel",
+    "Sparse",
+    "State",
+    "Tabulated",
+    "TimeAndInput",
+    "WalshHadamard",
+    "Wiring",
+    "cite",
+    "increments",
+    "load",
+    "propagate",
+    "save",
+    "solve",
+]

@@ -21,6 +21,7 @@ from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, S
 from slicekit.structures import Parameters, Structure, Transition
 
 HALF = (torch.bfloat16, torch.float16)
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 Inputs = TypeVar("Inputs", Tensor, Outer)
 
 
@@ -182,7 +183,7 @@ class _State:
         matrix = isinstance(state, Tensor) and state.ndim == 3
         shape = (batch, dim, "columns") if matrix else (batch, dim)
         check_shape("initial_state", state, shape)
-        if state.dtype not in HALF and state.dtype.to_real() != work.to_real():
+        if state.dtype not in HALF and REAL.get(state.dtype, state.dtype) != REAL.get(work, work):
             check_same("initial_state", state, "increments", path)
         state = state.to(work)
         columns = state if matrix else state.unsqueeze(-1)

@@ -245,3 +245,9 @@ class BlockDiagonal(Composite):
             object.__setattr__(self, "dim", sum(sizes))
         self.set_parts(Blocks(dim, block, scale=self.scale) for dim, block in runs)
         super().__post_init__()
+
+    def configuration(self) -> dict[str, object]:
+        """The arguments that make this structure again."""
+        if self.blocks is None:
+            return {"dim": self.dim, "block": self.block, "scale": self.scale}
+        return {"blocks": self.blocks, "scale": self.scale}

@@ -254,3 +254,7 @@ class DirectSum(Composite):
         self.set_parts(structures)
         object.__setattr__(self, "dim", sum(part.dim for part in structures))
         self.__post_init__()
+
+    def configuration(self) -> dict[str, tuple[Structure, ...]]:
+        """The positional arguments that make this sum again."""
+        return {"*": self.parts}

@@ -1,0 +1,87 @@
+"""Who to cite: the BibTeX of what a model is made of."""
+
+from torch import nn
+
+_ENTRIES = {
+    "walker2025slices": """@inproceedings{walker2025slices,
+  title     = {Structured Linear {CDE}s: Maximally Expressive and Parallel-in-Time Sequence Models},
+  author    = {Walker, Benjamin and Yang, Lingyi and Mu{\\c{c}}a Cirone, Nicola and Salvi, Cristopher
+               and Lyons, Terry},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2025}
+}""",
+    "cirone2024": """@inproceedings{cirone2024,
+  title     = {Theoretical Foundations of Deep Selective State-Space Models},
+  author    = {Mu{\\c{c}}a Cirone, Nicola and Orvieto, Antonio and Walker, Benjamin and
+               Salvi, Cristopher and Lyons, Terry},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024}
+}""",
+    "kidger2020": """@inproceedings{kidger2020,
+  title     = {Neural Controlled Differential Equations for Irregular Time Series},
+  author    = {Kidger, Patrick and Morrill, James and Foster, James and Lyons, Terry},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2020}
+}""",
+    "gu2022s4d": """@inproceedings{gu2022s4d,
+  title     = {On the Parameterization and Initialization of Diagonal State Space Models},
+  author    = {Gu, Albert and Goel, Karan and Gupta, Ankit and R{\\'e}, Christopher},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2022}
+}""",
+    "fan2024advancing": """@inproceedings{fan2024advancing,
+  title     = {Advancing Regular Language Reasoning in Linear Recurrent Neural Networks},
+  author    = {Fan, Ting-Han and Chi, Ta-Chung and Rudnicky, Alexander},
+  booktitle = {Proceedings of the North American Chapter of the Association for Computational
+               Linguistics},
+  year      = {2024}
+}""",
+    "movahedi2025": """@article{movahedi2025,
+  title   = {Fixed-Point {RNN}s: From Diagonal to Dense in a Few Iterations},
+  author  = {Movahedi, Sajad and Sarnthein, Felix and Mu{\\c{c}}a Cirone, Nicola and
+             Orvieto, Antonio},
+  journal = {arXiv preprint},
+  year    = {2025}
+}""",
+    "yang2024parallelizing": """@inproceedings{yang2024parallelizing,
+  title     = {Parallelizing Linear Transformers with the Delta Rule over Sequence Length},
+  author    = {Yang, Songlin and Wang, Bailin and Zhang, Yu and Shen, Yikang and Kim, Yoon},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024}
+}""",
+    "siems2025deltaproduct": """@article{siems2025deltaproduct,
+  title   = {{DeltaProduct}: Improving State-Tracking in Linear {RNN}s via {Householder} Products},
+  author  = {Siems, Julien and Carstensen, Timur and Zela, Arber and Hutter, Frank and
+             Pontil, Massimiliano and Grazzi, Riccardo},
+  journal = {arXiv preprint},
+  year    = {2025}
+}""",
+    "blelloch1990": """@techreport{blelloch1990,
+  title       = {Prefix Sums and Their Applications},
+  author      = {Blelloch, Guy E.},
+  institution = {School of Computer Science, Carnegie Mellon University},
+  year        = {1990}
+}""",
+    "sylvester1867": """@article{sylvester1867,
+  title   = {Thoughts on Inverse Orthogonal Matrices, Simultaneous Sign Successions, and
+             Tessellated Pavements in Two or More Colours},
+  author  = {Sylvester, James Joseph},
+  journal = {Philosophical Magazine},
+  year    = {1867}
+}""",
+}
+
+
+def cite(model: nn.Module) -> str:
+    """The BibTeX of the methods that a model uses, each once.
+
+    Args:
+        model: any module that contains slicekit layers.
+
+    Example:
+        >>> from slicekit import SLiCE, WalshHadamard
+        >>> print(cite(SLiCE(4, WalshHadamard(8))).splitlines()[0])
+        @inproceedings{walker2025slices,
+    """
+    keys = [key for module in model.modules() for key in getattr(module, "citations", ())]
+    return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys(keys))

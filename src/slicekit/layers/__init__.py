@@ -1,0 +1,31 @@
+"""What does a user stack? `SLiCE`, `Block` and `SequenceModel`, with their drives and states."""
+
+from slicekit.layers.block import Block, FeedForward, LayerNorm, RMSNorm, Wiring
+from slicekit.layers.drives import Differences, Drive, Pointwise, TimeAndInput
+from slicekit.layers.initial_states import FirstInput, InitialState, Learned
+from slicekit.layers.model import SequenceModel
+from slicekit.layers.pooling import Last, Mean, Pooling
+from slicekit.layers.slice import SLiCE
+from slicekit.layers.state import State, States
+
+__all__ = [
+    "Block",
+    "Differences",
+    "Drive",
+    "FeedForward",
+    "FirstInput",
+    "InitialState",
+    "Last",
+    "LayerNorm",
+    "Learned",
+    "Mean",
+    "Pointwise",
+    "Pooling",
+    "RMSNorm",
+    "SLiCE",
+    "SequenceModel",
+    "State",
+    "States",
+    "TimeAndInput",
+    "Wiring",
+]

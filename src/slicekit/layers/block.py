@@ -1,0 +1,183 @@
+"""What is stacked: a mixer with its skip connections, feed-forward part, norms and dropout."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from slicekit.checks import Lengths
+from slicekit.layers.state import State
+from slicekit.paths import Tabulated, mask_past_end
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """Layer normalisation with scale and shift."""
+
+    eps: float = 1e-5
+
+    def module(self, width: int) -> nn.Module:
+        """The module for vectors of that size."""
+        return nn.LayerNorm(width, eps=self.eps)
+
+
+@dataclass(frozen=True)
+class RMSNorm:
+    """Normalisation by the root mean square, with scale."""
+
+    eps: float = 1e-6
+
+    def module(self, width: int) -> nn.Module:
+        """The module for vectors of that size."""
+        return nn.RMSNorm(width, eps=self.eps)
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Linear and activation, and optionally a linear map back.
+
+    Args:
+        activation: a class of torch.nn; with nn.GLU the first map is twice as wide.
+        expansion: hidden size over width.
+        back: whether a second linear map follows; without it expansion is 1.
+    """
+
+    activation: type[nn.Module] = nn.Tanh
+    expansion: int = 1
+    back: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the sizes fit."""
+        if self.expansion < 1 or (self.expansion > 1 and not self.back):
+            raise ValueError(
+                f"expansion={self.expansion} with back={self.back}; expected 1, or back=True"
+            )
+
+    def module(self, width: int) -> nn.Sequential:
+        """The module for vectors of that size."""
+        hidden = self.expansion * width
+        first = 2 * hidden if self.activation is nn.GLU else hidden
+        parts = [nn.Linear(width, first), self.activation()]
+        return nn.Sequential(*parts, *([nn.Linear(hidden, width)] if self.back else []))
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where a block has its norms and its dropout. The default is the paper's block.
+
+    Args:
+        norm: `LayerNorm()` or `RMSNorm()`.
+        before_mixer, after_mixer: a norm on the mixer's input; one after its skip connection.
+        before_feedforward, after_feedforward: the same for the feed-forward part.
+        feedforward: its form.
+        drop_branches: dropout on both branches before they are added, instead of on the output.
+    """
+
+    norm: LayerNorm | RMSNorm = field(default=LayerNorm())
+    before_mixer: bool = False
+    after_mixer: bool = False
+    before_feedforward: bool = False
+    after_feedforward: bool = True
+    feedforward: FeedForward = field(default=FeedForward())
+    drop_branches: bool = False
+
+    @classmethod
+    def pre_norm(cls, expansion: int = 4, norm: LayerNorm | RMSNorm | None = None) -> "Wiring":
+        """The block that is stacked deep today: norms inside the branches, an MLP with GELU."""
+        return cls(
+            norm=RMSNorm() if norm is None else norm,
+            before_mixer=True,
+            before_feedforward=True,
+            after_feedforward=False,
+            feedforward=FeedForward(nn.GELU, expansion, back=True),
+            drop_branches=True,
+        )
+
+
+class Block(nn.Module):
+    """A mixer and a feed-forward part, each with a skip connection.
+
+    With the default wiring, the paper's: y = x + mixer(x); y = y + tanh(W y + b); layer norm;
+    dropout.
+
+    Args:
+        mixer: a module with the contract of `SLiCE`; if its outputs are not of size width, a linear
+            map follows it.
+        width: size of the block's inputs and outputs.
+        wiring: where norms and dropout are.
+        dropout: its probability.
+
+    Example:
+        >>> import torch
+        >>> from slicekit import SLiCE, Dense
+        >>> block = Block(SLiCE(6, Dense(6)), width=6)
+        >>> block(torch.randn(2, 5, 6)).shape
+        torch.Size([2, 5, 6])
+    """
+
+    def __init__(
+        self, mixer: nn.Module, width: int, wiring: Wiring | None = None, dropout: float = 0.0
+    ) -> None:
+        """Build the norms and the feed-forward part."""
+        super().__init__()
+        wiring = Wiring() if wiring is None else wiring
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")
+        self.mixer, self.width, self.wiring = mixer, width, wiring
+        outputs = getattr(mixer, "outputs", width)
+        self.project = nn.Identity() if outputs == width else nn.Linear(outputs, width)
+        self.feedforward = wiring.feedforward.module(width)
+        self.dropout = nn.Dropout(dropout)
+
+        def norm(wanted: bool) -> nn.Module:
+            return wiring.norm.module(width) if wanted else nn.Identity()
+
+        self.norm_before_mixer = norm(wiring.before_mixer)
+        self.norm_after_mixer = norm(wiring.after_mixer)
+        self.norm_before_feedforward = norm(wiring.before_feedforward)
+        self.norm_after_feedforward = norm(wiring.after_feedforward)
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether discrete tokens may come as `Tabulated`."""
+        return bool(getattr(self.mixer, "pointwise", False))
+
+    def forward(
+        self,
+        x: Tensor | Tabulated,
+        state: State | None = None,
+        lengths: Lengths | None = None,
+        return_state: bool = False,
+    ) -> Any:
+        """x (batch, length, width), or `Tabulated` -> (batch, length, width)."""
+        if lengths is not None:
+            x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
+        if isinstance(x, Tabulated):
+            mixed, state = self.mixer(x.map(self.norm_before_mixer), state, lengths, True)
+            x = x.dense()
+        else:
+            mixed, state = self.mixer(self.norm_before_mixer(x), state, lengths, True)
+        y = self._after(x, mixed)
+        return (y, state) if return_state else y
+
+    def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """One element: x (batch, width) -> (batch, width), and the state after it."""
+        mixed, state = self.mixer.step(self.norm_before_mixer(x), state)
+        return self._after(x, mixed), state
+
+    def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Everything but the mixer, position by position."""
+        branch = self.dropout if self.wiring.drop_branches else nn.Identity()
+        y = self.norm_after_mixer(x + branch(self.project(mixed)))
+        y = y + branch(self.feedforward(self.norm_before_feedforward(y)))
+        y = self.norm_after_feedforward(y)
+        return y if self.wiring.drop_branches else self.dropout(y)
+
+    def configuration(self) -> dict[str, Any]:
+        """The arguments that make this block again, but for its parameters."""
+        return {
+            "mixer": self.mixer,
+            "width": self.width,
+            "wiring": self.wiring,
+            "dropout": self.dropout.p,
+        }

@@ -1,0 +1,208 @@
+"""A whole model: embedding, a stack of blocks, and a linear head at every position or pooled."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from slicekit.checks import (
+    Lengths,
+    check_lengths,
+    check_positive,
+    check_range,
+    check_shape,
+)
+from slicekit.layers.block import Block, Wiring
+from slicekit.layers.pooling import Pooling
+from slicekit.layers.state import State, States
+from slicekit.paths import Tabulated, mask_past_end
+
+
+class SequenceModel(nn.Module):
+    """Tokens or continuous elements in, an output at every position or one per sequence.
+
+    Args:
+        vocabulary: number of tokens, for token input (batch, length). Give this or channels.
+        channels: size of an element, for continuous input (batch, length, channels).
+        outputs: size of the output, or a tuple of sizes for several heads.
+        width: size of the embedding and of every block.
+        layers: number of blocks (with `mixer`).
+        mixer: makes the mixer of a block, given the width: a module with the contract of `SLiCE`.
+        blocks: the blocks themselves, instead of layers and mixer.
+        wiring: where the blocks' norms and dropout are; the paper's by default.
+        dropout: probability, in every block.
+        pool: None for an output at every position, or a pooling such as `Mean()`.
+        final_norm: whether a norm precedes the head; by default only for pre-norm wiring.
+
+    Example:
+        >>> from slicekit import Orthogonal, SLiCE
+        >>> model = SequenceModel(vocabulary=60, outputs=60, width=16, layers=1,
+        ...                       mixer=lambda width: SLiCE(width, Orthogonal(width, block=4)))
+        >>> model(torch.randint(60, (2, 7))).shape
+        torch.Size([2, 7, 60])
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int | None = None,
+        channels: int | None = None,
+        outputs: int | tuple[int, ...],
+        width: int,
+        layers: int = 1,
+        mixer: Callable[[int], nn.Module] | None = None,
+        blocks: Sequence[nn.Module] | None = None,
+        wiring: Wiring | None = None,
+        dropout: float = 0.0,
+        pool: Pooling | None = None,
+        final_norm: bool | None = None,
+    ) -> None:
+        """Build embedding, blocks and head."""
+        super().__init__()
+        check_positive("width", width)
+        if (vocabulary is None) == (channels is None):
+            raise ValueError(
+                f"vocabulary={vocabulary}, channels={channels}; expected exactly one of them"
+            )
+        if (mixer is None) == (blocks is None):
+            raise ValueError("expected exactly one of mixer and blocks")
+        wiring = Wiring() if wiring is None else wiring
+        if blocks is None:
+            assert mixer is not None
+            check_positive("layers", layers)
+            blocks = [Block(mixer(width), width, wiring, dropout) for _ in range(layers)]
+        self.vocabulary, self.channels, self.outputs, self.width = (
+            vocabulary, channels, outputs, width,
+        )
+        self.pool = pool
+        self.embedding: nn.Module
+        if vocabulary is not None:
+            check_positive("vocabulary", vocabulary)
+            self.embedding = nn.Embedding(vocabulary, width)
+        else:
+            assert channels is not None
+            check_positive("channels", channels)
+            self.embedding = nn.Linear(channels, width)
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = wiring.before_mixer if final_norm is None else final_norm
+        self.norm = wiring.norm.module(width) if self.final_norm else nn.Identity()
+        self._norm_policy = wiring.norm
+        sizes = outputs if isinstance(outputs, tuple) else (outputs,)
+        self.heads = nn.ModuleList(nn.Linear(width, size) for size in sizes)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: States | None = None,
+        lengths: Lengths | None = None,
+        return_state: bool = False,
+    ) -> Any:
+        """Run whole sequences, or parts of them.
+
+        Args:
+            x: tokens (batch, length), or elements (batch, length, channels).
+            state: where an earlier part ended.
+            lengths: (batch,) integers.
+            return_state: whether to return the state as well.
+
+        Returns:
+            (batch, length, outputs), or pooled (batch, outputs); a list of them for several heads.
+            With return_state, (outputs, state).
+        """
+        if lengths is not None:
+            check_shape("x", x, ("batch", "length", ...))
+            lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
+            x = mask_past_end(x, lengths)
+        self._check(x, ("batch", "length"))
+        h = self._embed(x)
+        before = self._split(state)
+        after: list[Any] = []
+        for block, own in zip(self.blocks, before, strict=False):
+            h, own = block(h, own, lengths, True)
+            after.append(own)
+        if self.pool is not None:
+            h, own = self.pool(h, before[-1], lengths)
+            after.append(own)
+        y = self._head(h)
+        return (y, States(after)) if return_state else y
+
+    def step(self, x: Tensor, state: States | None = None) -> tuple[Any, States]:
+        """One element through the whole stack.
+
+        Args:
+            x: tokens (batch,), or elements (batch, channels).
+            state: what the step before returned.
+
+        Returns:
+            (batch, outputs) (pooled over all elements so far, if the model pools), and the state.
+        """
+        self._check(x, ("batch",))
+        h = self.embedding(x)
+        before = self._split(state)
+        after: list[Any] = []
+        for block, own in zip(self.blocks, before, strict=False):
+            assert isinstance(block, Block) or hasattr(block, "step")
+            h, own = block.step(h, own)  # type: ignore[operator]
+            after.append(own)
+        if self.pool is not None:
+            h, own = self.pool(h.unsqueeze(1), before[-1])
+            after.append(own)
+        return self._head(h), States(after)
+
+    def regularisation(self) -> Tensor:
+        """Sum of the penalties of all layers that have one."""
+        found = [m.regularisation() for m in self.modules() if m is not self and _penalised(m)]
+        return torch.stack(found).sum() if found else self.heads[0].weight.new_zeros(())
+
+    def _check(self, x: Tensor, axes: tuple[str, ...]) -> None:
+        if self.vocabulary is None:
+            assert self.channels is not None
+            check_shape("x", x, (*axes, self.channels))
+            return
+        check_shape("x", x, axes)
+        if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+            raise TypeError(f"x has dtype {x.dtype}; expected integer tokens")
+        places = ("batch", "position")[: len(axes)]
+        why = f"for a vocabulary of {self.vocabulary}"
+        check_range("x", x, 0, self.vocabulary - 1, places, why)
+
+    def _embed(self, x: Tensor) -> Tensor | Tabulated:
+        """Embedded elements; tokens as a table where that is exact and less work."""
+        first = self.blocks[0]
+        if self.vocabulary is None or not getattr(first, "pointwise", False):
+            return self.embedding(x)
+        if self.vocabulary >= x.numel():
+            return self.embedding(x)
+        assert isinstance(self.embedding, nn.Embedding)
+        return Tabulated(self.embedding.weight, x.long())
+
+    def _split(self, state: States | None) -> list[Any]:
+        parts = len(self.blocks) + (self.pool is not None)
+        if state is None:
+            return [None] * parts
+        if len(state) != parts:
+            raise ValueError(f"state has {len(state)} parts; expected {parts} for this model")
+        return list(state)
+
+    def _head(self, h: Tensor) -> Any:
+        h = self.norm(h)
+        found = [head(h) for head in self.heads]
+        return found if isinstance(self.outputs, tuple) else found[0]
+
+    def configuration(self) -> dict[str, Any]:
+        """The arguments that make this model again, but for its parameters."""
+        return {
+            "vocabulary": self.vocabulary,
+            "channels": self.channels,
+            "outputs": self.outputs,
+            "width": self.width,
+            "blocks": list(self.blocks),
+            "wiring": Wiring(norm=self._norm_policy),
+            "pool": self.pool,
+            "final_norm": self.final_norm,
+        }
+
+
+def _penalised(module: nn.Module) -> bool:
+    return hasattr(module, "regularisation")

@@ -1,0 +1,46 @@
+"""The tensors of a frozen description, owned by a module."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class OwnedTensors(nn.Module):
+    """Floating tensors as trained parameters, integer tensors (a pattern) as buffers.
+
+    Args:
+        tensors: by name.
+        ragged: names of those whose number of elements is random: when a checkpoint is loaded they
+            take its size.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], ragged: tuple[str, ...] = ()) -> None:
+        """Register the tensors."""
+        super().__init__()
+        self._names = tuple(tensors)
+        self._ragged = ragged
+        for name, x in tensors.items():
+            if x.is_floating_point():
+                self.register_parameter(name, nn.Parameter(x))
+            else:
+                self.register_buffer(name, x)
+
+    def forward(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """The tensors by name; half-precision ones in `dtype`, if given."""
+        found = {name: getattr(self, name) for name in self._names}
+        if dtype is None:
+            return found
+        half = (torch.float16, torch.bfloat16)
+        return {name: x.to(dtype) if x.dtype in half else x for name, x in found.items()}
+
+    def floating(self) -> list[Tensor]:
+        """The trained tensors."""
+        return list(self.parameters(recurse=False))
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        for name in self._ragged:
+            own, stored = getattr(self, name), state_dict.get(prefix + name)
+            if stored is not None and stored.shape != own.shape:
+                own.data = own.data.new_empty(stored.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)

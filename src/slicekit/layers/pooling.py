@@ -1,0 +1,53 @@
+"""One vector for a whole sequence, which can also be had element by element."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicekit.layers.state import State, last_valid
+from slicekit.paths import valid_mask
+
+
+class Pooling(ABC):
+    """A policy: (batch, length, width) -> (batch, width), with a state to go on from."""
+
+    @abstractmethod
+    def __call__(
+        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """The pooled vector of everything up to the end of x, and the state after it."""
+
+
+@dataclass(frozen=True)
+class Mean(Pooling):
+    """The mean over all valid positions."""
+
+    def __call__(
+        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Sum and count so far; the mean of an empty sequence is zero."""
+        if lengths is None:
+            total, count = x.sum(1), x.new_full((x.shape[0],), float(x.shape[1]))
+        else:
+            valid = valid_mask(lengths, x.shape[1]).unsqueeze(-1)
+            total, count = x.masked_fill(~valid, 0).sum(1), lengths.to(x.dtype)
+        if state is not None:
+            total, count = total + state["sum"], count + state["count"]
+        pooled = total / count.clamp_min(1).unsqueeze(-1)
+        return pooled, State({"sum": total, "count": count})
+
+
+@dataclass(frozen=True)
+class Last(Pooling):
+    """The last valid position."""
+
+    def __call__(
+        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """The newest element, or the one before if nothing has come."""
+        last = last_valid(x, lengths)
+        if state is not None and lengths is not None:
+            last = torch.where(lengths.unsqueeze(-1) > 0, last, state["last"])
+        return last, State({"last": last})

@@ -1,0 +1,298 @@
+"""The layer: a structured linear controlled differential equation driven by its input.
+
+    dh = Σ_i A^i h dω^i (+ B dω),   h_{l+1} = M(Δω_l) h_l (+ B Δω_l)
+
+Glossary: structure and A hold A^1..A^dω; drive makes Δω from the input X; initial makes h_0 = ξ(x_0);
+flow makes M from A(Δω); scan runs the steps; affine is B.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from slicekit.checks import Lengths, check_lengths, check_positive, check_shape, concrete
+from slicekit.flows import Flow, resolve
+from slicekit.layers.drives import Drive, TimeAndInput
+from slicekit.layers.initial_states import FirstInput, InitialState
+from slicekit.layers.parameters import OwnedTensors
+from slicekit.layers.state import State, last_valid
+from slicekit.paths import Tabulated, mask_past_end
+from slicekit.scans import Projective, Recurrent, Scan, solve
+from slicekit.structures import Structure
+from slicekit.structures.base import normal
+
+
+class SLiCE(nn.Module):
+    """A structured linear CDE layer: (batch, length, channels) -> (batch, length, dim).
+
+    Args:
+        channels: size of an input element.
+        structure: what the matrices A^i look like; its dim is the size of the output.
+        drive: how the input becomes increments; `TimeAndInput()` by default.
+        initial: where the state starts; `FirstInput()` by default, as in the paper.
+        flow: `Euler()`, `Exponential()`, or None for the structure's own.
+        scan: how the steps are run, or None for the fastest way that applies.
+        affine: whether B Δω is added after each step.
+        projective: whether direction and norm are carried apart; the output is then the direction,
+            and the state neither overflows nor underflows at any length.
+        generator: source of randomness for the initialisation.
+
+    Example:
+        >>> from slicekit import BlockDiagonal
+        >>> layer = SLiCE(channels=3, structure=BlockDiagonal(dim=8, block=4))
+        >>> x = torch.randn(2, 10, 3)
+        >>> h, state = layer(x[:, :9], return_state=True)
+        >>> h_t, state = layer.step(x[:, 9], state)
+        >>> torch.allclose(h_t, layer(x)[:, 9], atol=1e-5)
+        True
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        structure: Structure,
+        *,
+        drive: Drive | None = None,
+        initial: InitialState | None = None,
+        flow: Flow | None = None,
+        scan: Scan | None = None,
+        affine: bool = False,
+        projective: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Make the parameters."""
+        super().__init__()
+        check_positive("channels", channels)
+        if not isinstance(structure, Structure):
+            raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
+        drive = TimeAndInput() if drive is None else drive
+        initial = FirstInput() if initial is None else initial
+        if not isinstance(drive, Drive):
+            raise TypeError(f"drive={drive!r}; expected a drive such as TimeAndInput()")
+        if not isinstance(initial, InitialState):
+            raise TypeError(f"initial={initial!r}; expected an initial state such as Learned()")
+        if scan is not None and not isinstance(scan, Scan):
+            raise TypeError(f"scan={scan!r}; expected a scan such as Chunked(), or None")
+        if affine and projective:
+            raise ValueError(
+                "affine=True with projective=True: an affine recurrence does not only scale, so "
+                "direction and norm can't be carried apart"
+            )
+        resolve(structure, flow)
+        self.channels, self.structure = channels, structure
+        self.drive, self.initial, self.flow, self.scan = drive, initial, flow, scan
+        self.projective = projective
+        width = drive.channels(channels)
+        tensors = structure.init(width, generator, increment=drive.scale)
+        self.A = OwnedTensors(tensors, structure.ragged)
+        self.start = OwnedTensors(initial.init(channels, structure.dim, generator))
+        self.B = (
+            nn.Parameter(normal((structure.dim, width), width**-0.5, generator)) if affine else None
+        )
+
+    @property
+    def outputs(self) -> int:
+        """Size of an output element: the structure's dim."""
+        return self.structure.dim
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether discrete tokens may come as `Tabulated`."""
+        return self.drive.pointwise
+
+    def forward(
+        self,
+        x: Tensor | Tabulated,
+        state: State | None = None,
+        lengths: Lengths | None = None,
+        return_state: bool = False,
+    ) -> Any:
+        """The states along a batch of sequences.
+
+        Args:
+            x: (batch, length, channels), or `Tabulated` inputs for discrete tokens.
+            state: where an earlier part of the sequences ended; no element is special then.
+            lengths: (batch,) integers; past the end the state stays as it is.
+            return_state: whether to return the final state as well.
+
+        Returns:
+            h (batch, length, dim) in the dtype of x, the direction if projective; with
+            return_state, (h, state).
+        """
+        states, final = self.trajectory(x, state, lengths)
+        h = states.direction if isinstance(states, Projective) else states
+        return (h, final) if return_state else h
+
+    def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """One element: x (batch, channels) -> h (batch, dim), and the state after it."""
+        check_shape("x", x, ("batch", self.channels))
+        states, final = self.trajectory(x.unsqueeze(1), state, scan=Recurrent())
+        h = states.direction if isinstance(states, Projective) else states
+        return h.squeeze(1), final
+
+    def trajectory(
+        self,
+        x: Tensor | Tabulated,
+        state: State | None = None,
+        lengths: Lengths | None = None,
+        scan: Scan | None = None,
+    ) -> tuple[Tensor | Projective, State]:
+        """As `forward`, but projective layers give directions and log-norms, and always the state.
+
+        Returns:
+            States (batch, length, dim) or `Projective` ones, and the final state.
+        """
+        if isinstance(x, Tabulated) and not self.pointwise:
+            x = x.dense()
+        shape = x.shape
+        if len(shape) != 3 or shape[2] != self.channels:
+            raise ValueError(f"x has shape {tuple(shape)}, expected (batch, length, {self.channels})")
+        if shape[1] < 1:
+            raise ValueError("x has length 0; an empty sequence has no steps")
+        if lengths is not None:
+            lengths = check_lengths(lengths, shape[0], shape[1], device=x.device)
+            self._check_started(state, lengths)
+            # Padding may hold anything, and 0 * NaN would reach the gradients of the drive.
+            x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
+        given = x.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            states, final = self._trajectory(_full(x), state, lengths, scan or self.scan)
+        _warn_if_exploded(final["hidden"])
+        if isinstance(states, Projective):
+            return Projective(states.direction.to(given), states.log_norm), final
+        return states.to(given), final
+
+    def _trajectory(
+        self,
+        x: Tensor | Tabulated,
+        state: State | None,
+        lengths: Tensor | None,
+        scan: Scan | None,
+    ) -> tuple[Tensor | Projective, State]:
+        hidden, skip = self._start(x, state)
+        previous = None if state is None else state.get("previous")
+        if isinstance(x, Tabulated):
+            increments = x.map(self.drive).part(skip)
+        else:
+            increments = self.drive(x, previous)[:, skip:]
+        steps = None if lengths is None else (lengths - skip).clamp_min(0)
+        if increments.shape[1] == 0:
+            states, last = _nothing(hidden), hidden
+        else:
+            driven = self._affine(increments)
+            weights = self.A(x.dtype)
+            states, last = solve(
+                self.structure, weights, increments, hidden, self.flow, scan, driven, steps
+            )
+        if skip:
+            states = _prepend(hidden, states)
+        return states, self._final(x, last, previous, lengths)
+
+    def _start(self, x: Tensor | Tabulated, state: State | None) -> tuple[Any, int]:
+        """The state to start from, and how many elements drive nothing."""
+        if state is not None:
+            hidden = state["hidden"].to(x.dtype)
+            if not self.projective:
+                return hidden, 0
+            return Projective(hidden, state["log_norm"].to(x.dtype)), 0
+        first = x.part(0, 1).dense()[:, 0] if isinstance(x, Tabulated) else x[:, 0]
+        hidden = self.initial.start(self.start(x.dtype), first)
+        if self.projective:
+            hidden = Projective.of(hidden)
+        return hidden, 0 if self.initial.drives_first else 1
+
+    def _affine(self, increments: Tensor | Tabulated) -> Tensor | None:
+        if self.B is None:
+            return None
+        weight = self.B.to(increments.dtype)
+        if isinstance(increments, Tabulated):
+            return increments.map(lambda table: table @ weight.t()).dense()
+        return increments @ weight.t()
+
+    def _final(
+        self, x: Tensor | Tabulated, last: Any, previous: Tensor | None, lengths: Tensor | None
+    ) -> State:
+        tensors = {"hidden": last}
+        if isinstance(last, Projective):
+            tensors = {"hidden": last.direction, "log_norm": last.log_norm}
+        if not self.pointwise and isinstance(x, Tensor):
+            seen = last_valid(x, lengths)
+            if lengths is not None and previous is not None:
+                seen = torch.where(lengths.unsqueeze(-1) > 0, seen, previous)
+            tensors["previous"] = seen
+        return State(tensors)
+
+    def _check_started(self, state: State | None, lengths: Tensor) -> None:
+        special = self.initial.needs_first or not self.pointwise
+        if state is None and special and concrete(lengths) and lengths.device.type == "cpu":
+            empty = (lengths < 1).nonzero()
+            if empty.numel():
+                raise ValueError(
+                    f"lengths holds 0 at batch {int(empty[0])}; expected at least 1, because the "
+                    "first element of a sequence is needed to start this layer"
+                )
+
+    def regularisation(self) -> Tensor:
+        """Sum of the Frobenius norms of the structure's tensors, the paper's penalty."""
+        norms = [torch.linalg.vector_norm(x) for x in self.A.floating()]
+        return torch.stack(norms).sum()
+
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """Keys of what this layer uses."""
+        policies = (p.citations for p in (self.flow, self.scan) if p is not None)
+        own = ("walker2025slices", *self.structure.facts.citations)
+        return (*own, *(key for keys in policies for key in keys))
+
+    def configuration(self) -> dict[str, Any]:
+        """The arguments that make this layer again, but for its parameters."""
+        return {
+            "channels": self.channels,
+            "structure": self.structure,
+            "drive": self.drive,
+            "initial": self.initial,
+            "flow": self.flow,
+            "scan": self.scan,
+            "affine": self.B is not None,
+            "projective": self.projective,
+        }
+
+    def extra_repr(self) -> str:
+        """What `print(layer)` shows."""
+        shown = {k: v for k, v in self.configuration().items() if v not in (None, False)}
+        return ", ".join(f"{k}={v!r}" for k, v in shown.items() if not isinstance(v, nn.Module))
+
+
+def _full(x: Tensor | Tabulated) -> Any:
+    """Half precision as float32."""
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        return x
+    return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()
+
+
+def _nothing(hidden: Tensor | Projective) -> Tensor | Projective:
+    if isinstance(hidden, Projective):
+        return Projective(hidden.direction[:, None][:, :0], hidden.log_norm[:, None][:, :0])
+    return hidden[:, None][:, :0]
+
+
+def _prepend(first: Any, states: Any) -> Any:
+    if isinstance(states, Projective):
+        return Projective(
+            torch.cat([first.direction.unsqueeze(1), states.direction], 1),
+            torch.cat([first.log_norm.unsqueeze(1), states.log_norm], 1),
+        )
+    return torch.cat([first.unsqueeze(1), states], 1)
+
+
+def _warn_if_exploded(last: Tensor) -> None:
+    """A linear recurrence that has left the range of its dtype stays out of it: look at the end."""
+    if concrete(last) and last.device.type == "cpu" and not bool(torch.isfinite(last).all()):
+        warnings.warn(
+            "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
+            "not finite. Use projective=True, an Orthogonal structure or smaller increments",
+            RuntimeWarning,
+            stacklevel=4,
+        )

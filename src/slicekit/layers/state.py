@@ -1,0 +1,84 @@
+"""What a module carries from one part of a sequence to the next."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Named tensors, all batch first: a hidden state and whatever else a module must remember.
+
+    Args:
+        tensors: by name, each (batch, ...).
+
+    Example:
+        >>> state = State({"hidden": torch.zeros(2, 3)})
+        >>> state["hidden"].shape
+        torch.Size([2, 3])
+    """
+
+    tensors: dict[str, Tensor]
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor of that name."""
+        if name not in self.tensors:
+            known = ", ".join(self.tensors) or "nothing"
+            raise KeyError(f"state has no {name!r}; it holds {known}")
+        return self.tensors[name]
+
+    def get(self, name: str) -> Tensor | None:
+        """The tensor of that name, or None."""
+        return self.tensors.get(name)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
+        """The same state with every tensor changed."""
+        return State({name: change(x) for name, x in self.tensors.items()})
+
+    def detach(self) -> "State":
+        """Cut off from the graph, for truncated backpropagation through time."""
+        return self.map(Tensor.detach)
+
+    def to(self, *args: Any, **kwargs: Any) -> "State":
+        """Moved to another device or dtype, as `Tensor.to` does."""
+        return self.map(lambda x: x.to(*args, **kwargs))
+
+    def select(self, indices: Tensor) -> "State":
+        """Some sequences of the batch, by their indices (which may repeat, as in a beam search)."""
+        return self.map(lambda x: x.index_select(0, indices))
+
+
+class States(tuple["State | States", ...]):
+    """The states of a stack of modules, one after the other.
+
+    Example:
+        >>> States([State({"hidden": torch.zeros(2, 3)})]).select(torch.tensor([1]))[0]["hidden"]
+        tensor([[0., 0., 0.]])
+    """
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "States":
+        """Every tensor of every state changed."""
+        return States(state.map(change) for state in self)
+
+    def detach(self) -> "States":
+        """Cut off from the graph."""
+        return self.map(Tensor.detach)
+
+    def to(self, *args: Any, **kwargs: Any) -> "States":
+        """Moved to another device or dtype."""
+        return self.map(lambda x: x.to(*args, **kwargs))
+
+    def select(self, indices: Tensor) -> "States":
+        """Some sequences of the batch."""
+        return self.map(lambda x: x.index_select(0, indices))
+
+
+def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """The last element of each sequence: x (batch, length, ...) -> (batch, ...)."""
+    if lengths is None:
+        return x[:, -1]
+    last = (lengths - 1).clamp_min(0)
+    return x[torch.arange(x.shape[0], device=x.device), last]

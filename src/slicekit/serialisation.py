@@ -1,0 +1,143 @@
+"""Models on disk, without pickle: tensors as safetensors, the configuration as JSON beside them.
+
+One file holds both, the configuration in the safetensors header. It is written to a temporary file
+and renamed, so that a file of that name is always whole. A configuration only names classes that
+slicekit knows, or that the caller of `load` hands over: loading a file runs no code from it.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from slicekit import flows, layers, scans, structures
+
+FORMAT = "slicekit-model-1"
+
+_KNOWN: dict[str, type] = {
+    name: value
+    for room in (structures, flows, scans, layers)
+    for name, value in vars(room).items()
+    if isinstance(value, type)
+}
+
+
+def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Write a model to one file, atomically.
+
+    Args:
+        model: `SLiCE`, `Block`, `SequenceModel`, or a module of yours with a `configuration()` that
+            gives its constructor's arguments.
+        path: the file, by custom with the ending .safetensors.
+
+    Raises:
+        TypeError: if a part of the model can't be described (a module of yours inside `Pointwise`,
+            say); nothing is written then.
+    """
+    configuration = json.dumps({"format": FORMAT, "model": _describe(model, "model")})
+    tensors = {name: x.detach().contiguous().clone() for name, x in model.state_dict().items()}
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        save_file(tensors, temporary, metadata={"slicekit": configuration})
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    classes: Iterable[type] = (),
+    device: str | torch.device = "cpu",
+) -> Any:
+    """Read a model that `save` wrote.
+
+    Args:
+        path: the file.
+        classes: your own structures and modules that the model contains.
+        device: where to put it.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is damaged, truncated, no slicekit model, or names an unknown class.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no model at {path}")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as stored:
+            header = (stored.metadata() or {}).get("slicekit")
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+    try:
+        configuration = json.loads(header or "")
+        if configuration["format"] != FORMAT:
+            raise KeyError("format")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
+    known = _KNOWN | {cls.__name__: cls for cls in classes}
+    model = _build(configuration["model"], known, str(path))
+    dtypes = {x.dtype for x in tensors.values() if x.is_floating_point()}
+    model = model.to(device=device, dtype=dtypes.pop() if len(dtypes) == 1 else None)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: the tensors do not fit the configuration: {error}") from error
+    return model.eval()
+
+
+def _describe(value: Any, place: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_describe(x, f"{place}[{i}]") for i, x in enumerate(value)]}
+    if isinstance(value, type) and getattr(nn, value.__name__, None) is value:
+        return {"nn": value.__name__}
+    if hasattr(value, "configuration"):
+        arguments = value.configuration()
+    elif is_dataclass(value) and not isinstance(value, type):
+        arguments = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    else:
+        raise TypeError(
+            f"{place} is a {type(value).__name__}, which can't be saved by its configuration; save "
+            "its state_dict and build it in code"
+        )
+    described = {k: _describe(v, f"{place}.{k}") for k, v in arguments.items()}
+    return {"class": type(value).__name__, "arguments": described}
+
+
+def _build(described: Any, known: dict[str, type], path: str) -> Any:
+    if not isinstance(described, dict):
+        return described
+    if "tuple" in described:
+        return tuple(_build(x, known, path) for x in described["tuple"])
+    if "list" in described:
+        return [_build(x, known, path) for x in described["list"]]
+    if "nn" in described:
+        found = getattr(nn, described["nn"], None)
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise ValueError(f"{path} names torch.nn.{described['nn']}, which is no module")
+        return found
+    name = described["class"]
+    if name not in known:
+        raise ValueError(f"{path} contains a {name}; hand its class over: load(..., classes=[{name}])")
+    arguments = {k: _build(v, known, path) for k, v in described["arguments"].items()}
+    positional = arguments.pop("*", ())
+    return known[name](*positional, **arguments)
