@@ -4,9 +4,10 @@ from torch import nn
 
 _ENTRIES = {
     "walker2025slices": """@inproceedings{walker2025slices,
-  title     = {Structured Linear {CDE}s: Maximally Expressive and Parallel-in-Time Sequence Models},
-  author    = {Walker, Benjamin and Yang, Lingyi and Mu{\\c{c}}a Cirone, Nicola and Salvi, Cristopher
-               and Lyons, Terry},
+  title     = {Structured Linear {CDE}s: Maximally Expressive and Parallel-in-Time Sequence
+               Models},
+  author    = {Walker, Benjamin and Yang, Lingyi and Mu{\\c{c}}a Cirone, Nicola and
+               Salvi, Cristopher and Lyons, Terry},
   booktitle = {Advances in Neural Information Processing Systems},
   year      = {2025}
 }""",

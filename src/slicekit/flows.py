@@ -31,7 +31,8 @@ class Flow(ABC):
 
     def __setstate__(self, state: dict) -> None:
         """Come back from a pickle, possibly in a process that has not seen this policy."""
-        self.__dict__.update(state)
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "key", intern(self))
 
     @abstractmethod

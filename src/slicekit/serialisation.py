@@ -7,11 +7,11 @@ slicekit knows, or that the caller of `load` hands over: loading a file runs no 
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -45,15 +45,16 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     configuration = json.dumps({"format": FORMAT, "model": _describe(model, "model")})
     tensors = {name: x.detach().contiguous().clone() for name, x in model.state_dict().items()}
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         save_file(tensors, temporary, metadata={"slicekit": configuration})
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -92,9 +93,16 @@ def load(
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
     known = _KNOWN | {cls.__name__: cls for cls in classes}
-    model = _build(configuration["model"], known, str(path))
-    dtypes = {x.dtype for x in tensors.values() if x.is_floating_point()}
-    model = model.to(device=device, dtype=dtypes.pop() if len(dtypes) == 1 else None)
+    try:
+        model = _build(configuration["model"], known)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"it describes a {type(model).__name__}, not a module")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: the model can't be built again: {error}") from error
+    model = model.to(device)
+    for name, own in [*model.named_parameters(), *model.named_buffers()]:
+        if name in tensors:
+            own.data = own.data.to(tensors[name].dtype)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
@@ -123,21 +131,21 @@ def _describe(value: Any, place: str) -> Any:
     return {"class": type(value).__name__, "arguments": described}
 
 
-def _build(described: Any, known: dict[str, type], path: str) -> Any:
+def _build(described: Any, known: dict[str, type]) -> Any:
     if not isinstance(described, dict):
         return described
     if "tuple" in described:
-        return tuple(_build(x, known, path) for x in described["tuple"])
+        return tuple(_build(x, known) for x in described["tuple"])
     if "list" in described:
-        return [_build(x, known, path) for x in described["list"]]
+        return [_build(x, known) for x in described["list"]]
     if "nn" in described:
         found = getattr(nn, described["nn"], None)
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
-            raise ValueError(f"{path} names torch.nn.{described['nn']}, which is no module")
+            raise ValueError(f"it names torch.nn.{described['nn']}, which is no module")
         return found
     name = described["class"]
     if name not in known:
-        raise ValueError(f"{path} contains a {name}; hand its class over: load(..., classes=[{name}])")
-    arguments = {k: _build(v, known, path) for k, v in described["arguments"].items()}
+        raise ValueError(f"it holds a {name}; hand its class over: load(..., classes=[{name}])")
+    arguments = {k: _build(v, known) for k, v in described["arguments"].items()}
     positional = arguments.pop("*", ())
     return known[name](*positional, **arguments)

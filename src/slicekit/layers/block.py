@@ -162,8 +162,9 @@ class Block(nn.Module):
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """One element: x (batch, width) -> (batch, width), and the state after it."""
-        mixed, state = self.mixer.step(self.norm_before_mixer(x), state)
-        return self._after(x, mixed), state
+        mixer: Any = self.mixer
+        mixed, after = mixer.step(self.norm_before_mixer(x), state)
+        return self._after(x, mixed), after
 
     def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Everything but the mixer, position by position."""

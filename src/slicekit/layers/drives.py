@@ -91,8 +91,8 @@ class Differences:
     Args:
         times: length of a regular step in time, put before the others as channel 0; None adds no
             such channel. Irregular times belong into the input: see `slicekit.paths.with_time`.
-        origin: whether the path starts at the origin, so that the first increment is X_0 itself;
-            otherwise it is zero.
+        origin: whether the path starts at the origin, so that the first increment is X_0 itself
+            (after one step in time); otherwise it is zero.
         scale: factor for all increments.
 
     Example:
@@ -127,7 +127,10 @@ class Differences:
             before = previous.unsqueeze(-2)
         moved = torch.diff(x, dim=-2, prepend=before)
         if self.times is not None:
-            moved = torch.cat([torch.full_like(x[..., :1], self.times), moved], -1)
+            clock = torch.full_like(x[..., :1], self.times)
+            if previous is None and not self.origin:
+                clock = torch.cat([torch.zeros_like(x[..., :1, :1]), clock[..., 1:, :]], -2)
+            moved = torch.cat([clock, moved], -1)
         return moved * self.scale
 
 
@@ -163,8 +166,10 @@ class Pointwise(nn.Module):
         return self._channels
 
     def forward(self, x: Tensor, previous: Tensor | None = None) -> Tensor:
-        """module(x)."""
-        increments = self.module(x)
+        """module(x), in the module's precision where that is half."""
+        own = next((p.dtype for p in self.module.parameters()), x.dtype)
+        half = own in (torch.bfloat16, torch.float16)
+        increments = self.module(x.to(own)).to(x.dtype) if half else self.module(x)
         if increments.shape[-1] != self._channels:
             raise ValueError(
                 f"Pointwise was declared with channels={self._channels}, but its module gives "

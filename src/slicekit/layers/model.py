@@ -1,7 +1,7 @@
 """A whole model: embedding, a stack of blocks, and a linear head at every position or pooled."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from slicekit.checks import (
 )
 from slicekit.layers.block import Block, Wiring
 from slicekit.layers.pooling import Pooling
-from slicekit.layers.state import State, States
+from slicekit.layers.state import States
 from slicekit.paths import Tabulated, mask_past_end
 
 
@@ -37,8 +37,13 @@ class SequenceModel(nn.Module):
 
     Example:
         >>> from slicekit import Orthogonal, SLiCE
-        >>> model = SequenceModel(vocabulary=60, outputs=60, width=16, layers=1,
-        ...                       mixer=lambda width: SLiCE(width, Orthogonal(width, block=4)))
+        >>> model = SequenceModel(
+        ...     vocabulary=60,
+        ...     outputs=60,
+        ...     width=16,
+        ...     layers=1,
+        ...     mixer=lambda width: SLiCE(width, Orthogonal(width, block=4)),
+        ... )
         >>> model(torch.randint(60, (2, 7))).shape
         torch.Size([2, 7, 60])
     """
@@ -72,8 +77,13 @@ class SequenceModel(nn.Module):
             assert mixer is not None
             check_positive("layers", layers)
             blocks = [Block(mixer(width), width, wiring, dropout) for _ in range(layers)]
+        if len(blocks) == 0:
+            raise ValueError("blocks is empty; expected at least one block")
         self.vocabulary, self.channels, self.outputs, self.width = (
-            vocabulary, channels, outputs, width,
+            vocabulary,
+            channels,
+            outputs,
+            width,
         )
         self.pool = pool
         self.embedding: nn.Module
@@ -89,6 +99,10 @@ class SequenceModel(nn.Module):
         self.norm = wiring.norm.module(width) if self.final_norm else nn.Identity()
         self._norm_policy = wiring.norm
         sizes = outputs if isinstance(outputs, tuple) else (outputs,)
+        if len(sizes) == 0:
+            raise ValueError("outputs=(); expected at least one size")
+        for size in sizes:
+            check_positive("outputs", size)
         self.heads = nn.ModuleList(nn.Linear(width, size) for size in sizes)
 
     def forward(
@@ -115,7 +129,7 @@ class SequenceModel(nn.Module):
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
             x = mask_past_end(x, lengths)
         self._check(x, ("batch", "length"))
-        h = self._embed(x)
+        h: Any = self._embed(x)
         before = self._split(state)
         after: list[Any] = []
         for block, own in zip(self.blocks, before, strict=False):
@@ -138,12 +152,11 @@ class SequenceModel(nn.Module):
             (batch, outputs) (pooled over all elements so far, if the model pools), and the state.
         """
         self._check(x, ("batch",))
-        h = self.embedding(x)
+        h = self.embedding(x if self.vocabulary is None else x.long())
         before = self._split(state)
         after: list[Any] = []
-        for block, own in zip(self.blocks, before, strict=False):
-            assert isinstance(block, Block) or hasattr(block, "step")
-            h, own = block.step(h, own)  # type: ignore[operator]
+        for block, own in zip(cast(Iterable[Any], self.blocks), before, strict=False):
+            h, own = block.step(h, own)
             after.append(own)
         if self.pool is not None:
             h, own = self.pool(h.unsqueeze(1), before[-1])
@@ -152,8 +165,9 @@ class SequenceModel(nn.Module):
 
     def regularisation(self) -> Tensor:
         """Sum of the penalties of all layers that have one."""
-        found = [m.regularisation() for m in self.modules() if m is not self and _penalised(m)]
-        return torch.stack(found).sum() if found else self.heads[0].weight.new_zeros(())
+        layers = cast(Iterable[Any], self.blocks.modules())
+        found = [x.regularisation() for x in layers if hasattr(x, "regularisation")]
+        return torch.stack(found).sum() if found else next(self.parameters()).new_zeros(())
 
     def _check(self, x: Tensor, axes: tuple[str, ...]) -> None:
         if self.vocabulary is None:
@@ -169,13 +183,13 @@ class SequenceModel(nn.Module):
 
     def _embed(self, x: Tensor) -> Tensor | Tabulated:
         """Embedded elements; tokens as a table where that is exact and less work."""
-        first = self.blocks[0]
-        if self.vocabulary is None or not getattr(first, "pointwise", False):
+        if self.vocabulary is None:
             return self.embedding(x)
-        if self.vocabulary >= x.numel():
-            return self.embedding(x)
+        tokens = x.long()
+        if self.vocabulary >= x.numel() or not getattr(self.blocks[0], "pointwise", False):
+            return self.embedding(tokens)
         assert isinstance(self.embedding, nn.Embedding)
-        return Tabulated(self.embedding.weight, x.long())
+        return Tabulated(self.embedding.weight, tokens)
 
     def _split(self, state: States | None) -> list[Any]:
         parts = len(self.blocks) + (self.pool is not None)
@@ -202,7 +216,3 @@ class SequenceModel(nn.Module):
             "pool": self.pool,
             "final_norm": self.final_norm,
         }
-
-
-def _penalised(module: nn.Module) -> bool:
-    return hasattr(module, "regularisation")

@@ -19,7 +19,8 @@ class OwnedTensors(nn.Module):
         """Register the tensors."""
         super().__init__()
         self._names = tuple(tensors)
-        self._ragged = ragged
+        self.ragged = ragged
+        self.register_load_state_dict_pre_hook(_take_stored_sizes)
         for name, x in tensors.items():
             if x.is_floating_point():
                 self.register_parameter(name, nn.Parameter(x))
@@ -38,9 +39,9 @@ class OwnedTensors(nn.Module):
         """The trained tensors."""
         return list(self.parameters(recurse=False))
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        for name in self._ragged:
-            own, stored = getattr(self, name), state_dict.get(prefix + name)
-            if stored is not None and stored.shape != own.shape:
-                own.data = own.data.new_empty(stored.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+
+def _take_stored_sizes(module: OwnedTensors, state_dict: Any, prefix: str, *rest: Any) -> None:
+    for name in module.ragged:
+        own, stored = getattr(module, name), state_dict.get(prefix + name)
+        if stored is not None and stored.shape != own.shape:
+            own.data = own.data.new_empty(stored.shape)

@@ -28,15 +28,17 @@ class Mean(Pooling):
         self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """Sum and count so far; the mean of an empty sequence is zero."""
+        # Half precision can't count: in bfloat16, 256 + 1 is 256.
+        work = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
         if lengths is None:
-            total, count = x.sum(1), x.new_full((x.shape[0],), float(x.shape[1]))
+            lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
         else:
-            valid = valid_mask(lengths, x.shape[1]).unsqueeze(-1)
-            total, count = x.masked_fill(~valid, 0).sum(1), lengths.to(x.dtype)
+            x = x.masked_fill(~valid_mask(lengths, x.shape[1]).unsqueeze(-1), 0)
+        total, count = x.sum(1, dtype=work), lengths.to(work)
         if state is not None:
             total, count = total + state["sum"], count + state["count"]
         pooled = total / count.clamp_min(1).unsqueeze(-1)
-        return pooled, State({"sum": total, "count": count})
+        return pooled.to(x.dtype), State({"sum": total, "count": count})
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
     dh = Σ_i A^i h dω^i (+ B dω),   h_{l+1} = M(Δω_l) h_l (+ B Δω_l)
 
-Glossary: structure and A hold A^1..A^dω; drive makes Δω from the input X; initial makes h_0 = ξ(x_0);
-flow makes M from A(Δω); scan runs the steps; affine is B.
+Glossary: structure and A hold A^1..A^dω; drive makes Δω from the input X; initial makes h_0 from
+x_0 (the paper's ξ); flow makes M from A(Δω); scan runs the steps; affine is B.
 """
 
 import warnings
@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import Lengths, check_lengths, check_positive, check_shape, concrete
+from slicekit.checks import (
+    Lengths,
+    check_floating,
+    check_lengths,
+    check_positive,
+    check_shape,
+    concrete,
+)
 from slicekit.flows import Flow, resolve
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
@@ -20,7 +27,7 @@ from slicekit.layers.parameters import OwnedTensors
 from slicekit.layers.state import State, last_valid
 from slicekit.paths import Tabulated, mask_past_end
 from slicekit.scans import Projective, Recurrent, Scan, solve
-from slicekit.structures import Structure
+from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
 
 
@@ -69,7 +76,7 @@ class SLiCE(nn.Module):
             raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
         drive = TimeAndInput() if drive is None else drive
         initial = FirstInput() if initial is None else initial
-        if not isinstance(drive, Drive):
+        if isinstance(drive, type) or not isinstance(drive, Drive):
             raise TypeError(f"drive={drive!r}; expected a drive such as TimeAndInput()")
         if not isinstance(initial, InitialState):
             raise TypeError(f"initial={initial!r}; expected an initial state such as Learned()")
@@ -146,11 +153,8 @@ class SLiCE(nn.Module):
         """
         if isinstance(x, Tabulated) and not self.pointwise:
             x = x.dense()
+        self._check(x, state)
         shape = x.shape
-        if len(shape) != 3 or shape[2] != self.channels:
-            raise ValueError(f"x has shape {tuple(shape)}, expected (batch, length, {self.channels})")
-        if shape[1] < 1:
-            raise ValueError("x has length 0; an empty sequence has no steps")
         if lengths is not None:
             lengths = check_lengths(lengths, shape[0], shape[1], device=x.device)
             self._check_started(state, lengths)
@@ -173,6 +177,7 @@ class SLiCE(nn.Module):
     ) -> tuple[Tensor | Projective, State]:
         hidden, skip = self._start(x, state)
         previous = None if state is None else state.get("previous")
+        previous = None if previous is None else previous.to(x.dtype)
         if isinstance(x, Tabulated):
             increments = x.map(self.drive).part(skip)
         else:
@@ -224,6 +229,27 @@ class SLiCE(nn.Module):
             tensors["previous"] = seen
         return State(tensors)
 
+    def _check(self, x: Tensor | Tabulated, state: State | None) -> None:
+        if isinstance(x, Tabulated):
+            check_shape("x.table", x.table, ("vocabulary", self.channels))
+        else:
+            check_shape("x", x, ("batch", "length", self.channels))
+            check_floating("x", x)
+        if x.shape[1] < 1:
+            raise ValueError("x has length 0; an empty sequence has no steps")
+        own, half = self.A.floating()[0].dtype, (torch.bfloat16, torch.float16)
+        if x.dtype != own and x.dtype not in half and own not in half:
+            raise TypeError(f"x has dtype {x.dtype}, but the layer has {own}; expected one dtype")
+        if state is None:
+            return
+        if not isinstance(state, State):
+            raise TypeError(f"state is a {type(state).__name__}; expected a State, or None")
+        sizes = {"hidden": (self.structure.dim,), "log_norm": (), "previous": (self.channels,)}
+        for name, size in sizes.items():
+            held = state.get(name)
+            if held is not None:
+                check_shape(f"state[{name!r}]", held, (x.shape[0], *size))
+
     def _check_started(self, state: State | None, lengths: Tensor) -> None:
         special = self.initial.needs_first or not self.pointwise
         if state is None and special and concrete(lengths) and lengths.device.type == "cpu":
@@ -243,7 +269,7 @@ class SLiCE(nn.Module):
     def citations(self) -> tuple[str, ...]:
         """Keys of what this layer uses."""
         policies = (p.citations for p in (self.flow, self.scan) if p is not None)
-        own = ("walker2025slices", *self.structure.facts.citations)
+        own = ("walker2025slices", *_structure_citations(self.structure))
         return (*own, *(key for keys in policies for key in keys))
 
     def configuration(self) -> dict[str, Any]:
@@ -263,6 +289,14 @@ class SLiCE(nn.Module):
         """What `print(layer)` shows."""
         shown = {k: v for k, v in self.configuration().items() if v not in (None, False)}
         return ", ".join(f"{k}={v!r}" for k, v in shown.items() if not isinstance(v, nn.Module))
+
+
+def _structure_citations(structure: Structure) -> tuple[str, ...]:
+    """Those of its facts, which a user's own structure need not have, and of a sum's parts."""
+    facts = getattr(structure, "facts", None)
+    own = () if facts is None else facts.citations
+    parts = structure.parts if isinstance(structure, DirectSum) else ()
+    return (*own, *(key for part in parts for key in _structure_citations(part)))
 
 
 def _full(x: Tensor | Tabulated) -> Any:

@@ -34,8 +34,10 @@ class Associative(Scan):
         if recurrence.projective:
             raise ValueError("scan=Associative() can't carry projective states; use Chunked()")
         transition = _closed(recurrence.source.whole())
-        inputs = recurrence.inputs.dense() if isinstance(recurrence.inputs, Outer) else (
-            recurrence.inputs
+        inputs = (
+            recurrence.inputs.dense()
+            if isinstance(recurrence.inputs, Outer)
+            else (recurrence.inputs)
         )
         prefix, driven = _prefixes((transition, inputs))
         states = prefix.act(recurrence.state.unsqueeze(1))

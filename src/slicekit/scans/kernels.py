@@ -130,8 +130,13 @@ def _diagonal_in_chunks(
     count = values.shape[0]
     size = max(CHUNK, int(count**0.5))
     whole = count // size * size
-    head, tail = (slice(count - whole, count), slice(0, count - whole)) if reverse else (
-        slice(0, whole), slice(whole, count),
+    head, tail = (
+        (slice(count - whole, count), slice(0, count - whole))
+        if reverse
+        else (
+            slice(0, whole),
+            slice(whole, count),
+        )
     )
     factors = values[head].unflatten(0, (-1, size))
     results = out[head].unflatten(0, (-1, size))

@@ -23,7 +23,8 @@ class Recurrent(Scan):
             driven = iter(inputs.unbind(1)) if inputs is not None else None
         queries = iter(readout.unbind(1)) if readout is not None else None
         outputs, scales = [], []
-        log_scale = state.new_zeros(state.shape[0], state.shape[2]) if recurrence.projective else None
+        norms = state[:, 0]
+        log_scale = torch.zeros_like(norms) if recurrence.projective else None
         for transition in recurrence.source.steps():
             state = transition.act(state)
             if driven is not None:

@@ -6,6 +6,7 @@ pull gradients of a window's transitions back to what they were made of.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from slicekit.structures import (
     SumTransition,
     Transition,
 )
+from slicekit.structures.base import vjp
 
 Pullback = Callable[[tuple[Tensor, ...]], None]
 
@@ -115,7 +117,7 @@ class _Made(Source):
         structure, parameters = self.structure, self.parameters
         if structure.bilinear and self.flow.is_euler(structure):
             made = self.make(increments)
-            return made, lambda grads: structure.pullback(parameters, increments, grads)
+            return made, partial(structure.pullback, parameters, increments)
         names = _float_names(parameters)
         skeleton: list[Transition] = []
 
@@ -126,10 +128,10 @@ class _Made(Source):
             return made.tensors()
 
         values = tuple(parameters[name] for name in names)
-        primal, vjp = torch.func.vjp(tensors_of, values, increments)
+        primal, pull_tensors = vjp(tensors_of, values, increments)
 
         def pull(grads: tuple[Tensor, ...]) -> tuple[Parameters, Tensor]:
-            in_values, moved = vjp(grads)
+            in_values, moved = pull_tensors(grads)
             return dict(zip(names, in_values, strict=True)), moved
 
         return skeleton[0].with_tensors(primal), pull
@@ -203,8 +205,7 @@ class FromIncrements(_Made):
         else:
             transition = kept
 
-            def pull(grads: tuple[Tensor, ...]) -> tuple[Parameters, Tensor]:
-                return self.structure.pullback(self.parameters, increments, grads)
+            pull = partial(self.structure.pullback, self.parameters, increments)
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
             in_parameters, moved = pull(grads)

@@ -1,4 +1,4 @@
-"""The protocol of a structure: what a matrix may look like, and what one must be able to do with it.
+"""The protocol of a structure: what a matrix may look like, and what it must be able to do.
 
 Glossary (code name: the paper's symbol):
     structure: the set that A^1, ..., A^dω are taken from.
@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -126,8 +126,7 @@ class Matrices(ABC):
         def apply(*tensors: Tensor) -> Tensor:
             return self.with_tensors(tensors).act(before)
 
-        _, vjp = torch.func.vjp(apply, *self.tensors())
-        return vjp(cotangent)
+        return vjp(apply, *self.tensors())[1](cotangent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +138,8 @@ class Transition(Matrices):
 
     closed: ClassVar[bool] = False
 
-    def compose(self, earlier: Self) -> Self:
-        """self after earlier: the product self · earlier.
+    def compose(self, earlier: Any) -> Self:
+        """self after earlier, a transition of the same kind: the product self · earlier.
 
         Raises:
             TypeError: where products leave the structure.
@@ -210,7 +209,8 @@ class Structure(ABC):
 
     def __setstate__(self, state: dict) -> None:
         """Come back from a pickle, possibly in a process that has not seen this description."""
-        self.__dict__.update(state)
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "key", intern(self))
 
     @abstractmethod
@@ -277,9 +277,13 @@ class Structure(ABC):
         return self.dim**3
 
 
-def normal(
-    shape: tuple[int, ...], std: float, generator: torch.Generator | None = None
-) -> Tensor:
+def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The value of a function, and the map from its cotangents to those of its arguments."""
+    value, pull = torch.func.vjp(function, *primals)[:2]
+    return value, pull
+
+
+def normal(shape: tuple[int, ...], std: float, generator: torch.Generator | None = None) -> Tensor:
     """Gaussian tensor with the given standard deviation."""
     return torch.randn(shape, generator=generator) * std
 

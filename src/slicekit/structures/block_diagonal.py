@@ -6,7 +6,7 @@ Glossary: blocks (..., k, b, b) are the B_j; block is b_j; Σ_j b_j = d_h.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ class BlockTransition(Transition):
         """Block by block."""
         return BlockTransition(self.blocks.mH)
 
-    def compose(self, earlier: Self) -> Self:
+    def compose(self, earlier: Any) -> Self:
         """Block by block."""
         return type(self)(self.blocks @ earlier.blocks)
 

@@ -1,7 +1,7 @@
 """Diagonal matrices: A^i = diag(d^i). D-SLiCE; the field of S4D, S6 and Mamba."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class DiagonalTransition(Transition):
         """The complex conjugate."""
         return DiagonalTransition(self.values.conj())
 
-    def compose(self, earlier: Self) -> Self:
+    def compose(self, earlier: Any) -> Self:
         """The elementwise product."""
         return type(self)(self.values * earlier.values)
 

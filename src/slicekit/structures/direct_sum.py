@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -88,7 +88,7 @@ class SumTransition(_Sum, Transition):
         """Whether every part is closed."""
         return all(part.closed for part in self.parts)
 
-    def compose(self, earlier: Self) -> Self:
+    def compose(self, earlier: Any) -> Self:
         """Part by part."""
         pairs = zip(self.parts, earlier.parts, strict=True)
         return type(self)(tuple(later.compose(first) for later, first in pairs))

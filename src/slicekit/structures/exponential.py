@@ -1,7 +1,7 @@
 """Exponentials: of small matrices, exactly; and of any generator, as an action on the state.
 
-`matrix_exponential` scales, sums a Taylor polynomial and squares. What is squared is E = exp(A) - I,
-by E <- E (2 I + E), so that matrices far smaller than the largest of the batch lose no digits. It is
+`matrix_exponential` scales, sums a Taylor polynomial and squares. What is squared is exp(A) - I, by
+E <- E (2 I + E), so that matrices far smaller than the largest of the batch lose no digits. It is
 an opaque operator: the number of squarings depends on the data, which a compiled graph can't hold.
 
 `EulerAction` and `ExponentialAction` are the flows of structures that are not closed: they know
@@ -10,12 +10,12 @@ their generator and apply I + A or exp(A) to a state without forming the matrix.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from slicekit.structures.base import Generator, Transition
+from slicekit.structures.base import Generator, Transition, vjp
 
 MAX_SQUARINGS = 64
 MAX_SUBSTEPS = 10_000
@@ -68,8 +68,7 @@ def _(a: Tensor) -> Tensor:
 
 @torch.library.custom_op("slicekit::matrix_exponential_pullback", mutates_args=())
 def _pullback(a: Tensor, cotangent: Tensor) -> Tensor:
-    _, vjp = torch.func.vjp(_exponential, a)
-    return vjp(cotangent)[0].contiguous()
+    return vjp(_exponential, a)[1](cotangent)[0].contiguous()
 
 
 @_pullback.register_fake
@@ -91,21 +90,20 @@ class _Pullback(torch.autograd.Function):
         return _pullback(a, cotangent)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):  # type: ignore[override]
-        _, vjp = torch.func.vjp(_reference_pullback, *ctx.saved_tensors)
-        return vjp(gradient)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return vjp(_reference_pullback, *ctx.saved_tensors)[1](gradients[0])
 
     @staticmethod
-    def vmap(info, in_dims, a: Tensor, cotangent: Tensor):
-        a, cotangent = (
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        rows = (
             x.movedim(d, 0) if d is not None else x.expand(info.batch_size, *x.shape)
-            for x, d in zip((a, cotangent), in_dims, strict=True)
+            for x, d in zip(args, in_dims, strict=True)
         )
-        return _Pullback.apply(a, cotangent), 0
+        return _Pullback.apply(*rows), 0
 
 
 class _MatrixExponential(torch.autograd.Function):
@@ -114,20 +112,20 @@ class _MatrixExponential(torch.autograd.Function):
         return _forward(a)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Any) -> Any:
         (a,) = ctx.saved_tensors
         # A Function inside a Function's backward is more than torch.compile can trace.
         if torch.compiler.is_compiling():
-            return _pullback(a, gradient)
-        return _Pullback.apply(a, gradient)
+            return _pullback(a, gradients[0])
+        return _Pullback.apply(a, gradients[0])
 
     @staticmethod
-    def vmap(info, in_dims, a: Tensor):
-        return _MatrixExponential.apply(a.movedim(in_dims[0], 0)), 0
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return _MatrixExponential.apply(args[0].movedim(in_dims[0], 0)), 0
 
 
 def matrix_exponential(a: Tensor) -> Tensor:
@@ -238,7 +236,7 @@ def exponential_action(generator: Generator, substeps: int | None = None) -> Exp
     if substeps is not None:
         return ExponentialAction(generator, substeps, _degree(1.0, epsilon))
     if torch.compiler.is_compiling():
-        raise ValueError("Exponential() must know substeps to be traced; use Exponential(substeps=n)")
+        raise ValueError("Exponential() can't look at traced data; use Exponential(substeps=n)")
     bound = generator.norm_bound().detach()
     try:
         norm = float(bound.amax()) if bound.numel() else 0.0

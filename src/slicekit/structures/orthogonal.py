@@ -61,7 +61,7 @@ class Orthogonal(Structure):
     dim: int
     block: int
     angle: float = field(default=math.pi / 3**0.5, kw_only=True)
-    exponential_only: ClassVar[bool] = True
+    exponential_only = True
     facts: ClassVar[Facts] = Facts(
         model="orthogonal SLiCE",
         matrix="BlockDiag(B - Bᵀ)",
@@ -115,4 +115,3 @@ class Orthogonal(Structure):
     def composition_cost(self) -> int:
         """As for any blocks."""
         return self.dim * self.block**2
-

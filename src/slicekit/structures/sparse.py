@@ -47,7 +47,7 @@ class Sparse(Structure):
     density: float | None = None
     epsilon: float | None = None
     scale: float = field(default=1.0, kw_only=True)
-    ragged: ClassVar[tuple[str, ...]] = ("values", "places")
+    ragged = ("values", "places")
     facts: ClassVar[Facts] = Facts(
         model="S-SLiCE",
         matrix="mask ⊙ full",

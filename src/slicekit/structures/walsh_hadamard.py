@@ -130,9 +130,7 @@ class WalshHadamard(Structure):
         """Check that dim is a power of two."""
         if self.dim >= 1 and not is_power_of_two(self.dim):
             lower = 2 ** (self.dim.bit_length() - 1)
-            raise ValueError(
-                f"dim={self.dim} is no power of two; choose {lower} or {2 * lower}"
-            )
+            raise ValueError(f"dim={self.dim} is no power of two; choose {lower} or {2 * lower}")
         super().__post_init__()
 
     def init(

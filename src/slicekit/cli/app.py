@@ -1,0 +1,143 @@
+"""The commands and their options."""
+
+import io
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+import slicekit
+from slicekit.cli import doctor as diagnosis
+from slicekit.cli import structures as comparison
+
+WIDTH = 80
+"""Tables are laid out for at least this many columns."""
+
+
+class OneLineErrors(TyperGroup):
+    """Commands whose usage errors are one line on stderr and exit code 2."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command, and exit unless asked to return."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except Exception as error:
+            # typer does not export the base class of its usage errors.
+            if not hasattr(error, "format_message"):
+                raise
+            print(_one_line(error), file=sys.stderr)
+            sys.exit(getattr(error, "exit_code", 2))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "slicekit"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{path}: {message}. See: {path} --help"
+
+
+app = typer.Typer(
+    cls=OneLineErrors, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+)
+
+
+def run() -> None:
+    """Run the command line on `sys.argv`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Formulas have symbols that not every terminal's encoding knows.
+            stream.reconfigure(errors="replace")
+    app(prog_name="slicekit")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"slicekit {slicekit.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def slicekit_command(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Structured linear controlled differential equations (SLiCEs).
+
+    \b
+    Examples:
+      slicekit structures                        compare the structures, as the paper's Table 1
+      slicekit structures --dim 256 --block 8    ... at other sizes
+      slicekit structures --json                 ... for a program to read
+      slicekit doctor                            what is installed, and what is missing
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("structures")
+def structures_command(
+    dim: Annotated[int, typer.Option(min=1, help="dh, the size of the state.")] = 128,
+    channels: Annotated[
+        int, typer.Option(min=1, help="dω, the number of channels of the path, time included.")
+    ] = 33,
+    block: Annotated[int, typer.Option(min=1, help="b, the size of a block.")] = 4,
+    rank: Annotated[int, typer.Option(min=1, help="r, the rank of the low-rank part.")] = 4,
+    density: Annotated[
+        float | None,
+        typer.Option(help="Share of the entries that a sparse matrix keeps; 0.1 if not given."),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε: a sparse matrix keeps dh^(1+ε) entries. Instead of --density."),
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="n, the number of steps.")] = 1024,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the structures: the paper's Table 1, at the sizes you give.
+
+    \b
+    Examples:
+      slicekit structures
+      slicekit structures --dim 256 --channels 257 --block 16 --rank 2
+      slicekit structures --dim 64 --epsilon 0.5 --length 100000
+      slicekit structures --json > structures.json
+
+    Costs are multiplications. A structure that can't take a size keeps its row, with the reason.
+    """
+    if density is not None and epsilon is not None:
+        raise typer.BadParameter("--density and --epsilon are two ways to say the same; give one")
+    if density is None and epsilon is None:
+        density = 0.1
+    sizes = comparison.Sizes(dim, channels, block, rank, density, epsilon, length)
+    rows = comparison.compare(sizes)
+    if as_json:
+        print(json.dumps(comparison.as_data(sizes, rows), indent=2))
+    else:
+        comparison.show(sizes, rows, _console())
+
+
+@app.command("doctor")
+def doctor_command() -> None:
+    """Show versions, devices, scans and extras, and how to install what is missing.
+
+    \b
+    Example:
+      slicekit doctor
+    """
+    diagnosis.show(_console())
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.width >= WIDTH else Console(highlight=False, width=WIDTH)

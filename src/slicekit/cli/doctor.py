@@ -1,0 +1,84 @@
+"""What is installed here, and how to install what is not."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy
+import torch
+from rich.console import Console
+
+import slicekit
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "cli": ("typer", "rich"),
+    "plot": ("matplotlib",),
+    "sklearn": ("scikit-learn",),
+    "jax": ("jax",),
+    "aeon": ("aeon",),
+    "peers": ("torch-slices",),
+}
+"""The distributions of each optional extra, as in pyproject.toml."""
+
+SCANS = (slicekit.Recurrent, slicekit.Associative, slicekit.Chunked)
+
+Section = tuple[str, list[tuple[str, str]]]
+
+
+def show(console: Console) -> None:
+    """Print every section."""
+    for title, lines in (_versions(), _machine(), _scans(), _extras()):
+        console.print(title, style="bold", markup=False)
+        for name, found in lines:
+            console.print(f"  {name:<12} {found}", markup=False, soft_wrap=True)
+
+
+def _versions() -> Section:
+    return "versions", [
+        ("slicekit", slicekit.__version__),
+        ("python", platform.python_version()),
+        ("torch", torch.__version__),
+        ("numpy", numpy.__version__),
+    ]
+
+
+def _machine() -> Section:
+    return "machine", [
+        ("platform", platform.platform()),
+        ("threads", f"{torch.get_num_threads()} used by torch, {os.cpu_count()} processors"),
+        ("CUDA", _cuda()),
+        ("MPS", "available" if torch.backends.mps.is_available() else "not available"),
+    ]
+
+
+def _cuda() -> str:
+    if not torch.cuda.is_available():
+        return "not available"
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return f"available: {', '.join(names)}"
+
+
+def _scans() -> Section:
+    lines = [(scan.__name__, "available") for scan in SCANS]
+    return "scans", [*lines, ("Native", "not built in this version")]
+
+
+def _extras() -> Section:
+    return "extras", [(f"[{name}]", _extra(name, needs)) for name, needs in EXTRAS.items()]
+
+
+def _extra(name: str, needs: tuple[str, ...]) -> str:
+    found = {need: _installed(need) for need in needs}
+    present = ", ".join(f"{need} {number}" for need, number in found.items() if number)
+    missing = ", ".join(need for need, number in found.items() if not number)
+    if not missing:
+        return f"installed: {present}"
+    lacks = f"missing: {missing}; pip install 'slicekit[{name}]'"
+    return f"{lacks} (installed: {present})" if present else lacks
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,234 @@
+"""The two passes of the chunked scan, without a tape.
+
+Forward, each chunk's transitions are made by one matrix product and run. Backward, the chunks are
+taken in reverse: their transitions are made again (or were kept, while they are small), the adjoint
+recurrence is run, and its result is pulled back to the increments and the parameters by two matrix
+products. Nothing but the states is stored in between.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicekit.scans.base import contract
+from slicekit.scans.inputs import input_pullback, input_window
+from slicekit.scans.kernels import run
+from slicekit.scans.sources import Source
+from slicekit.structures import Transition
+
+CHUNK_BYTES = 4 * 2**20
+"""Transitions that exist at a time; more would leave the cache and page-fault."""
+
+KEEP_BYTES = 32 * 2**20
+"""Transitions up to this size in all are kept for the backward pass instead of made again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """One recurrence, run in chunks.
+
+    Attributes:
+        source: where the transitions come from.
+        state: (batch, dim, columns), the initial state.
+        inputs: no tensor, one (dense inputs) or two (outer products).
+        readout: (batch, length, dim) or None.
+        size: steps in a chunk; 0 lets the chunk's transitions fill CHUNK_BYTES.
+        rescale: steps between two divisions of a projective state; 0 for a plain one.
+    """
+
+    source: Source
+    state: Tensor
+    inputs: tuple[Tensor, ...]
+    readout: Tensor | None
+    size: int
+    rescale: int
+
+    def chunks(self) -> list[tuple[int, int]]:
+        """First and last step of every chunk."""
+        size = self.size or max(1, CHUNK_BYTES // max(self.source.step_bytes(), 1))
+        return _windows(self.source.length, size)
+
+    def keeps(self) -> bool:
+        """Whether the transitions should be kept for the backward pass."""
+        source = self.source
+        return source.keeps and source.step_bytes() * source.length <= KEEP_BYTES
+
+    def output_shape(self) -> tuple[int, ...]:
+        """Batch first: states, or what a readout makes of them."""
+        batch, dim, columns = self.state.shape
+        length = self.source.length
+        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
+
+    def factor_shape(self) -> tuple[int, ...]:
+        """(batch, length, columns), or nothing."""
+        batch, _, columns = self.state.shape
+        return (batch, self.source.length, columns) if self.rescale else (0, 0, 0)
+
+    def start_shape(self) -> tuple[int, ...]:
+        """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
+        return (0,) if self.readout is None else (len(self.chunks()), *self.state.shape)
+
+    def forward(self, keep: bool) -> list[Tensor]:
+        """Run all steps.
+
+        Returns:
+            outputs: `output_shape`.
+            last: the last state.
+            factors: what the state was divided by before each step, `factor_shape`.
+            starts: the states at the chunks' beginnings, `start_shape`.
+            *kept: the transitions' tensors chunk by chunk, if keep.
+        """
+        state, readout, rescale = self.state, self.readout, self.rescale
+        shape = self.output_shape()
+        outputs = state.new_empty(shape[1], shape[0], *shape[2:])
+        factors = state.new_ones(self.factor_shape(), dtype=_real(state))
+        starts = state.new_empty(self.start_shape())
+        kept: list[Tensor] = []
+        for number, (start, stop) in enumerate(self.chunks()):
+            chunk = self.source.window(start, stop)
+            kept.extend(chunk.tensors() if keep else ())
+            inputs = input_window(self.inputs, start, stop)
+            if readout is None:
+                states = outputs[start:stop]
+            else:
+                states = state.new_empty(stop - start, *state.shape)
+                starts[number] = state
+            for part, transition in _parts(chunk, rescale):
+                if rescale and start + part.start > 0:
+                    norm = _norm(state)
+                    factors[:, start + part.start] = norm.squeeze(-2)
+                    state = state / norm
+                run(transition, state, None if inputs is None else inputs[part], states[part])
+                state = states[part][-1]
+            if readout is not None:
+                outputs[start:stop] = contract(readout[:, start:stop].transpose(0, 1), states)
+        return [outputs.transpose(0, 1).contiguous(), state.clone(), factors, starts, *kept]
+
+    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
+        """Gradients of the source's tensors, the state, the inputs and the readout.
+
+        Args:
+            saved: what `forward` returned.
+            in_outputs, in_last: gradients of its first two.
+        """
+        factors, kept = saved[2], saved[4:]
+        source = self.source
+        source.open_gradients()
+        in_inputs = tuple(torch.empty_like(x) for x in self.inputs)
+        in_readout = [] if self.readout is None else [torch.empty_like(self.readout)]
+        carry = in_last
+        chunks = self.chunks()
+        for number, (start, stop) in reversed(list(enumerate(chunks))):
+            share = len(kept) // len(chunks)
+            whole = kept[number * share : (number + 1) * share]
+            given = source.window(0, 1).with_tensors(tuple(whole)) if share else None
+            chunk, pullback = source.window_with_pullback(start, stop, given)
+            moved = in_outputs[:, start:stop].transpose(0, 1)
+            if self.readout is None:
+                before, own = self._from_states(saved[0], start, stop, moved)
+            else:
+                before, own, in_query = self._from_readout(chunk, saved[3][number], start, moved)
+                in_readout[0][:, start:stop] = in_query.transpose(0, 1)
+            divided = factors[:, start:stop]
+            if self.rescale:
+                before /= divided.transpose(0, 1).unsqueeze(-2)
+            cotangents, carry = _adjoint(chunk, carry, own, divided, self.rescale)
+            found = input_pullback(self.inputs, start, stop, cotangents)
+            for total, x in zip(in_inputs, found, strict=True):
+                total[:, start:stop] = x
+            pullback(chunk.pullback(before, cotangents))
+        found = (*source.gradients(), carry, *in_inputs, *in_readout)
+        return [x.contiguous() for x in found]
+
+    def _from_states(
+        self, states: Tensor, start: int, stop: int, moved: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """States before each step of a chunk, and the gradients that its states have themselves.
+
+        Args:
+            states: (batch, length, dim, columns), all of them.
+            moved: (steps, batch, dim, columns), the gradients given.
+        """
+        before = states.new_empty(moved.shape)
+        before[0] = states[:, start - 1] if start else self.state
+        before[1:] = states[:, start : stop - 1].transpose(0, 1)
+        return before, _after_zero(moved)
+
+    def _from_readout(
+        self, chunk: Transition, first: Tensor, start: int, moved: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same where the states were not stored, and the gradient of the readout.
+
+        Args:
+            first: (batch, dim, columns), the state at the chunk's beginning.
+            moved: (steps, batch, columns), the gradients given.
+        """
+        assert self.readout is not None
+        stop = start + moved.shape[0]
+        states = first.new_empty(moved.shape[0], *first.shape)
+        run(chunk, first, input_window(self.inputs, start, stop), states)
+        before = torch.cat([first.unsqueeze(0), states[:-1]])
+        query = self.readout[:, start:stop].transpose(0, 1)
+        own = _after_zero(query.conj().unsqueeze(-1) * moved.unsqueeze(-2))
+        in_query = (states.conj() @ moved.unsqueeze(-1)).squeeze(-1)
+        return before, own, in_query
+
+
+def _windows(length: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _parts(chunk: Transition, rescale: int) -> Iterator[tuple[slice, Transition]]:
+    """A chunk's transitions between two divisions of the state; in one piece if there are none."""
+    steps = chunk.tensors()[0].shape[0]
+    if not rescale:
+        yield slice(0, steps), chunk
+        return
+    for start, stop in _windows(steps, rescale):
+        part = slice(start, stop)
+        yield part, chunk.map(lambda x, part=part: x[part])
+
+
+def _adjoint(
+    chunk: Transition, carry: Tensor, own: Tensor, factors: Tensor, rescale: int
+) -> tuple[Tensor, Tensor]:
+    """Cotangents of the states after each step of a chunk, and of the state before it.
+
+    Args:
+        carry: gradient of the last state from later steps.
+        own: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
+        factors: (batch, steps, columns), by which the state was divided before each step.
+    """
+    cotangents = torch.empty_like(own)
+    for part, transition in reversed(list(_parts(chunk, rescale))):
+        # Row t of `rows` is the state before step t: its own gradient, and what step t passes back.
+        rows = cotangents[part.start : part.stop + 1]
+        torch.add(own[part.stop], carry, out=rows[-1])
+        star = transition.adjoint()
+        assert isinstance(star, Transition)
+        earlier = own[part]
+        if part.start:
+            earlier = torch.cat([torch.zeros_like(own[:1]), earlier[1:]])
+        run(star, rows[-1], earlier, rows[:-1], reverse=True)
+        carry = rows[0]
+        if rescale:
+            carry = carry / factors[:, part.start].unsqueeze(-2)
+    return cotangents[1:], carry
+
+
+def _after_zero(x: Tensor) -> Tensor:
+    result = x.new_empty(x.shape[0] + 1, *x.shape[1:])
+    result[0] = 0
+    result[1:] = x
+    return result
+
+
+def _norm(state: Tensor) -> Tensor:
+    norm = torch.linalg.vector_norm(state, dim=-2, keepdim=True)
+    return norm.clamp_min(torch.finfo(norm.dtype).tiny)
+
+
+def _real(state: Tensor) -> torch.dtype:
+    return state.dtype.to_real()
