@@ -43,7 +43,11 @@ def _one_line(error: Any) -> str:
 
 
 app = typer.Typer(
-    cls=OneLineErrors, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+    name="slicekit",
+    cls=OneLineErrors,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 

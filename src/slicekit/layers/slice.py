@@ -328,5 +328,5 @@ def _warn_if_exploded(last: Tensor) -> None:
             "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
             "not finite. Use projective=True, an Orthogonal structure or smaller increments",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=6,
         )

@@ -15,6 +15,7 @@ from torch import Tensor
 from slicekit.scans.base import contract
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.kernels import run
+from slicekit.scans.projective import size
 from slicekit.scans.sources import Source
 from slicekit.structures import Transition
 
@@ -45,10 +46,13 @@ class Passes:
     size: int
     rescale: int
 
+    def chunk_size(self) -> int:
+        """Steps in a chunk."""
+        return self.size or max(1, CHUNK_BYTES // max(self.source.step_bytes(), 1))
+
     def chunks(self) -> list[tuple[int, int]]:
-        """First and last step of every chunk."""
-        size = self.size or max(1, CHUNK_BYTES // max(self.source.step_bytes(), 1))
-        return _windows(self.source.length, size)
+        """First step of every chunk, and the one after its last."""
+        return _windows(self.source.length, self.chunk_size())
 
     def keeps(self) -> bool:
         """Whether the transitions should be kept for the backward pass."""
@@ -68,7 +72,9 @@ class Passes:
 
     def start_shape(self) -> tuple[int, ...]:
         """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
-        return (0,) if self.readout is None else (len(self.chunks()), *self.state.shape)
+        if self.readout is None:
+            return (0,)
+        return (-(-self.source.length // self.chunk_size()), *self.state.shape)
 
     def forward(self, keep: bool) -> list[Tensor]:
         """Run all steps.
@@ -97,9 +103,9 @@ class Passes:
                 starts[number] = state
             for part, transition in _parts(chunk, rescale):
                 if rescale and start + part.start > 0:
-                    norm = _norm(state)
-                    factors[:, start + part.start] = norm.squeeze(-2)
-                    state = state / norm
+                    factor = size(state)
+                    factors[:, start + part.start] = factor.squeeze(-2)
+                    state = state / factor
                 run(transition, state, None if inputs is None else inputs[part], states[part])
                 state = states[part][-1]
             if readout is not None:
@@ -223,11 +229,6 @@ def _after_zero(x: Tensor) -> Tensor:
     result[0] = 0
     result[1:] = x
     return result
-
-
-def _norm(state: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(state, dim=-2, keepdim=True)
-    return norm.clamp_min(torch.finfo(norm.dtype).tiny)
 
 
 def _real(state: Tensor) -> torch.dtype:

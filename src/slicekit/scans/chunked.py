@@ -58,7 +58,9 @@ class Chunked(Scan):
             self.size or 0,
             RESCALE_EVERY if recurrence.projective else 0,
         )
-        keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+        # How much is kept depends on the length, which a compiled graph should leave open.
+        keep = not torch.compiler.is_compiling() and torch.is_grad_enabled()
+        keep = keep and any(x.requires_grad for x in operands)
         results: Any = _ChunkedScan.apply(plan, keep, *operands)
         outputs, last, factors = results[:3]
         if not recurrence.projective:
@@ -105,8 +107,10 @@ def _(
 ) -> list[Tensor]:
     passes = _passes(spec, tensors, inputs, size, rescale, operands)
     state = passes.state
-    chunks = passes.chunks() if keep and passes.keeps() else []
-    kept = [x for start, stop in chunks for x in passes.source.window(start, stop).tensors()]
+    kept: list[Tensor] = []
+    if keep and passes.keeps():
+        windows = (passes.source.window(start, stop) for start, stop in passes.chunks())
+        kept = [x for window in windows for x in window.tensors()]
     return [
         state.new_empty(passes.output_shape()),
         state.new_empty(state.shape),

@@ -112,6 +112,24 @@ def solve(
     return _run(source, state, scan, inputs, None, lengths, path.dtype)
 
 
+@overload
+def propagate(
+    transitions: Transition,
+    initial_state: Tensor,
+    inputs: Tensor | Outer | None = None,
+    readout: Tensor | None = None,
+    scan: Scan | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def propagate(
+    transitions: Transition,
+    initial_state: Projective,
+    inputs: None = None,
+    readout: None = None,
+    scan: Scan | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Projective, Projective]: ...
 def propagate(
     transitions: Transition,
     initial_state: Tensor | Projective,
@@ -119,7 +137,7 @@ def propagate(
     readout: Tensor | None = None,
     scan: Scan | None = None,
     lengths: Lengths | None = None,
-):
+) -> tuple[Tensor, Tensor] | tuple[Projective, Projective]:
     """Run h_{l+1} = M_l h_l + u_l for transitions that someone else made.
 
     Args:

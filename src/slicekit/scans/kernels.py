@@ -17,6 +17,7 @@ from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
     LowRankTransition,
+    RotationTransition,
     SumTransition,
     Transition,
 )
@@ -28,6 +29,9 @@ CHUNK = 16
 
 PARALLEL_BELOW = 4096
 """Elements a diagonal step must have to be worth a launch of its own."""
+
+RESTORE_EVERY = 64
+"""Steps after which rotations get their norm back."""
 
 WIDE = 16
 """Columns from which on the chunk-wise low-rank kernel beats the loop on a CPU."""
@@ -82,9 +86,15 @@ def _(
     out: Tensor,
     reverse: bool = False,
 ) -> None:
-    count, batch, k, b, _ = transition.blocks.shape
+    _block_loop(transition.blocks, state, inputs, out, reverse)
+
+
+def _block_loop(
+    blocks: Tensor, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
+) -> None:
+    count, batch, k, b, _ = blocks.shape
     columns = state.shape[-1]
-    matrices = transition.blocks.reshape(count, batch * k, b, b).unbind(0)
+    matrices = blocks.reshape(count, batch * k, b, b).unbind(0)
     x = state.reshape(batch * k, b, columns)
     outs = out.view(count, batch * k, b, columns).unbind(0)
     if inputs is None:
@@ -94,6 +104,32 @@ def _(
     u = inputs.reshape(count, batch * k, b, columns).unbind(0)
     for t in _order(count, reverse):
         x = torch.baddbmm(u[t], matrices[t], x, out=outs[t])
+
+
+@run.register
+def _(
+    transition: RotationTransition,
+    state: Tensor,
+    inputs: Tensor | None,
+    out: Tensor,
+    reverse: bool = False,
+) -> None:
+    """Rotations keep the norm of every block; the drift of their rounding is undone on the way.
+
+    A rounded rotation stretches by some 1e-8 a step in float32, always in the same way for the same
+    token. The correction is of the size of rounding, and is left out of the gradient.
+    """
+    if inputs is not None or reverse:
+        return _block_loop(transition.blocks, state, inputs, out, reverse)
+    grid = transition.blocks.shape[-3:-1]
+    kept = torch.linalg.vector_norm(state.unflatten(-2, grid), dim=-2, keepdim=True)
+    for start in range(0, out.shape[0], RESTORE_EVERY):
+        window = slice(start, start + RESTORE_EVERY)
+        _block_loop(transition.blocks[window], state, None, out[window], reverse)
+        last = out[window][-1].unflatten(-2, grid)
+        norm = torch.linalg.vector_norm(last, dim=-2, keepdim=True)
+        last *= torch.where((norm > 0) & norm.isfinite(), kept / norm, 1.0)
+        state = out[window][-1]
 
 
 @run.register

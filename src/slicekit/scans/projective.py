@@ -6,6 +6,7 @@ gradients: both are functions of the state that forget such a factor. So scans d
 them, and the result is exact at any length.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +44,20 @@ def normalise(state: Tensor) -> tuple[Tensor, Tensor]:
 
     A column of zeros stays zero, with the logarithm of the smallest positive number.
     """
-    norm = torch.linalg.vector_norm(state, dim=-2, keepdim=True)
-    norm = norm.clamp_min(torch.finfo(norm.dtype).tiny)
-    return state / norm, norm.log().squeeze(-2)
+    largest = size(state)
+    scaled = state / largest
+    norm = torch.linalg.vector_norm(scaled, dim=-2, keepdim=True)
+    zero = norm == 0
+    norm = norm.masked_fill(zero, 1)
+    log_norm = norm.log() + largest.log()
+    log_norm = log_norm.masked_fill(zero, math.log(torch.finfo(norm.dtype).tiny))
+    return scaled / norm, log_norm.squeeze(-2)
+
+
+def size(state: Tensor) -> Tensor:
+    """Largest modulus of each column, one for a column of zeros: what a state may be divided by.
+
+    Unlike the norm, it neither overflows nor underflows. It counts as a constant.
+    """
+    largest = state.detach().abs().amax(-2, keepdim=True)
+    return largest.masked_fill(largest == 0, 1)

@@ -20,6 +20,7 @@ from slicekit.structures import (
     LowRankTransition,
     Matrices,
     Parameters,
+    RotationTransition,
     Structure,
     SumTransition,
     Transition,
@@ -296,7 +297,8 @@ class FromTable(_Made):
 
 
 LEAVES: dict[str, type[Transition]] = {
-    cls.__name__: cls for cls in (DiagonalTransition, BlockTransition, LowRankTransition)
+    cls.__name__: cls
+    for cls in (DiagonalTransition, BlockTransition, RotationTransition, LowRankTransition)
 }
 
 

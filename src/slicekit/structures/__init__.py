@@ -15,7 +15,7 @@ from slicekit.structures.diagonal_dense import DiagonalDense
 from slicekit.structures.direct_sum import DirectSum, SumGenerator, SumTransition
 from slicekit.structures.dplr import DPLR
 from slicekit.structures.joint_dplr import JointDPLR, LowRankGenerator, LowRankTransition
-from slicekit.structures.orthogonal import Orthogonal
+from slicekit.structures.orthogonal import Orthogonal, RotationTransition
 from slicekit.structures.sparse import Sparse
 from slicekit.structures.walsh_hadamard import WalshHadamard
 
@@ -38,6 +38,7 @@ __all__ = [
     "Matrices",
     "Orthogonal",
     "Parameters",
+    "RotationTransition",
     "Sparse",
     "Structure",
     "SumGenerator",

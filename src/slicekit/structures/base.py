@@ -195,7 +195,16 @@ class Structure(ABC):
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
     """
 
-    facts: ClassVar[Facts]
+    facts: ClassVar[Facts] = Facts(
+        model="own structure",
+        matrix="?",
+        parameters="?",
+        recurrent="?",
+        composition="dh³",
+        closed=False,
+        expressive=False,
+        theorem="unknown",
+    )
     dim: int
     key: str
     exponential_only: bool = False

@@ -19,7 +19,17 @@ from slicekit.structures.base import (
     normal,
     weighted_sum,
 )
-from slicekit.structures.block_diagonal import BlockGenerator
+from slicekit.structures.block_diagonal import BlockGenerator, BlockTransition
+from slicekit.structures.exponential import matrix_exponential
+
+
+@dataclass(frozen=True, eq=False)
+class RotationTransition(BlockTransition):
+    """Blocks that are isometries up to rounding, so that a scan may undo the rounding's drift."""
+
+    def adjoint(self) -> "RotationTransition":
+        """The inverse rotations."""
+        return RotationTransition(self.blocks.mH)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +39,10 @@ class SkewGenerator(BlockGenerator):
     def euler(self) -> Transition:
         """Never: I + A is no isometry."""
         raise ValueError("Orthogonal is an isometry only under Exponential(); got Euler()")
+
+    def exponential(self, substeps: int | None = None) -> RotationTransition:
+        """Exact exponential of each block: a rotation."""
+        return RotationTransition(matrix_exponential(self.blocks))
 
     def natural(self) -> Transition:
         """exp(A)."""

@@ -1,0 +1,1 @@
+"""Figures that slicekit must reach, measured: `python -m benchmarks.scans`."""
