@@ -35,7 +35,7 @@ class Shape:
 
 
 SHAPES = (Shape(32, 256, 128), Shape(256, 20, 256), Shape(4, 4096, 128))
-QUICK_SHAPES = (Shape(32, 256, 128), Shape(64, 20, 256), Shape(4, 512, 128))
+QUICK_SHAPES = (Shape(32, 256, 128), Shape(32, 20, 256), Shape(4, 512, 128))
 
 
 @dataclass(frozen=True)

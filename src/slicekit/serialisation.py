@@ -92,9 +92,9 @@ def load(
             raise KeyError("format")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
-    known = _KNOWN | {cls.__name__: cls for cls in classes}
+    handed = {cls.__name__: cls for cls in classes}
     try:
-        model = _build(configuration["model"], known)
+        model = _build(configuration["model"], handed)
         if not isinstance(model, nn.Module):
             raise TypeError(f"it describes a {type(model).__name__}, not a module")
     except (ValueError, KeyError, TypeError) as error:
@@ -127,25 +127,30 @@ def _describe(value: Any, place: str) -> Any:
             f"{place} is a {type(value).__name__}, which can't be saved by its configuration; save "
             "its state_dict and build it in code"
         )
-    described = {k: _describe(v, f"{place}.{k}") for k, v in arguments.items()}
-    return {"class": type(value).__name__, "arguments": described}
+    name, described = type(value).__name__, {}
+    if _KNOWN.get(name) is not type(value):
+        described["own"] = True  # a class of the user's, perhaps with the name of one of ours
+    described["class"] = name
+    described["arguments"] = {k: _describe(v, f"{place}.{k}") for k, v in arguments.items()}
+    return described
 
 
-def _build(described: Any, known: dict[str, type]) -> Any:
+def _build(described: Any, handed: dict[str, type]) -> Any:
     if not isinstance(described, dict):
         return described
     if "tuple" in described:
-        return tuple(_build(x, known) for x in described["tuple"])
+        return tuple(_build(x, handed) for x in described["tuple"])
     if "list" in described:
-        return [_build(x, known) for x in described["list"]]
+        return [_build(x, handed) for x in described["list"]]
     if "nn" in described:
         found = getattr(nn, described["nn"], None)
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise ValueError(f"it names torch.nn.{described['nn']}, which is no module")
         return found
     name = described["class"]
+    known = handed if described.get("own") else handed | _KNOWN
     if name not in known:
         raise ValueError(f"it holds a {name}; hand its class over: load(..., classes=[{name}])")
-    arguments = {k: _build(v, known) for k, v in described["arguments"].items()}
+    arguments = {k: _build(v, handed) for k, v in described["arguments"].items()}
     positional = arguments.pop("*", ())
     return known[name](*positional, **arguments)

@@ -47,7 +47,7 @@ INITIALS: dict[str, InitialState] = {
     "first-input": FirstInput(),
     "first-input-drives": FirstInput(drives=True),
 }
-MODES: dict[str, dict[str, bool]] = {
+MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "affine": {"affine": True},
     "projective": {"projective": True},
@@ -67,7 +67,7 @@ def make_layer(
 ) -> SLiCE:
     """A layer in float64; the global seed decides its parameters."""
     described = STRUCTURES[structure] if isinstance(structure, str) else structure
-    policies = {"drive": DRIVES[drive](), "initial": INITIALS[initial]}
+    policies: dict[str, Any] = {"drive": DRIVES[drive](), "initial": INITIALS[initial]}
     return SLiCE(INPUTS, described, **policies, **MODES[mode], **rest).double()
 
 

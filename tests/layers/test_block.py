@@ -48,7 +48,9 @@ def linear(x: Tensor, layer: nn.Module) -> Tensor:
 def layer_norm(x: Tensor, norm: nn.Module) -> Tensor:
     assert isinstance(norm, nn.LayerNorm)
     centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+    return (
+        centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+    )
 
 
 def rms_norm(x: Tensor, norm: nn.Module) -> Tensor:

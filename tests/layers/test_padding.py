@@ -151,9 +151,7 @@ def test_lengths_of_the_whole_padded_length_change_nothing() -> None:
         ([1.0, 2.0], TypeError, r"lengths has dtype torch.float32, expected integers"),
     ],
 )
-def test_unfit_lengths_are_named(
-    lengths: list[int], error: type[Exception], message: str
-) -> None:
+def test_unfit_lengths_are_named(lengths: list[int], error: type[Exception], message: str) -> None:
     layer = SLiCE(INPUTS, make_layer().structure)
     with pytest.raises(error, match=message):
         layer(torch.zeros(2, 6, INPUTS), lengths=lengths)

@@ -12,7 +12,9 @@ every_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
 
 
 def by_hand(pool: Pooling, x: torch.Tensor) -> torch.Tensor:
-    return torch.stack([row.sum(0) / len(row) if pool == Mean() else row[len(row) - 1] for row in x])
+    return torch.stack(
+        [row.sum(0) / len(row) if pool == Mean() else row[len(row) - 1] for row in x]
+    )
 
 
 @every_pool

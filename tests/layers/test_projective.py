@@ -57,11 +57,11 @@ def test_outputs_are_unit_vectors(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("factor", [-0.99, 30.0], ids=["dying", "exploding"])
+@pytest.mark.parametrize("factor", [-0.999, 30.0], ids=["dying", "exploding"])
 def test_states_far_outside_the_range_of_floats_keep_direction_norm_and_gradient(
     factor: float,
 ) -> None:
-    """h_{l+1} = (1 + factor) h_l for 300 steps: 10^-600 and 10^447 in float32."""
+    """h_{l+1} = (1 + factor) h_l for 300 steps: 10^-900 and 10^447 in float32."""
     layer = SLiCE(1, Diagonal(2), projective=True)
     with torch.no_grad():
         layer.A.floating()[0].copy_(torch.tensor([[0.0, 0.0], [40 * factor, 40 * factor]]))
@@ -70,7 +70,7 @@ def test_states_far_outside_the_range_of_floats_keep_direction_norm_and_gradient
     assert isinstance(states, Projective)
     steps = torch.arange(301.0)
     expected = states.log_norm[0, 0] + steps * torch.tensor(1 + factor).log()
-    torch.testing.assert_close(states.log_norm[0], expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(states.log_norm[0], expected, rtol=1e-4, atol=1e-2)
     torch.testing.assert_close(states.direction[0], states.direction[0, :1].expand(301, 2))
     found = gradients(states.direction, layer, x)
     assert all(g.isfinite().all() for g in found.values())
@@ -86,12 +86,14 @@ def test_steps_do_not_overflow_either() -> None:
     assert state["log_norm"].item() > 60
 
 
-def test_a_state_of_zero_stays_zero() -> None:
-    layer = make_layer("blocks", mode="projective")
+def test_a_state_of_zero_stays_zero_with_finite_gradients() -> None:
+    layer, x = make_layer("blocks", mode="projective"), make_input()
     with torch.no_grad():
         for start in layer.start.parameters():
             start.zero_()
-    assert layer(make_input()).count_nonzero() == 0
+    y = layer(x)
+    assert y.count_nonzero() == 0
+    assert all(g.isfinite().all() for g in gradients(y, layer, x).values())
 
 
 def test_affine_and_projective_together_are_refused() -> None:

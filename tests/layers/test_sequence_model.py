@@ -111,9 +111,7 @@ def test_parts_and_steps_through_the_stack_are_the_whole(
 @every_kind
 @every_mixer
 @every_pool
-def test_a_padded_batch_is_its_sequences_alone(
-    kind: str, mixer: str, pool: Pooling | None
-) -> None:
+def test_a_padded_batch_is_its_sequences_alone(kind: str, mixer: str, pool: Pooling | None) -> None:
     model, x = make_model(kind, mixer, pool=pool), make_sequences(kind)
     lengths = [2, 5, 1]
     for row, length in zip(x, lengths, strict=True):

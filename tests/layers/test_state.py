@@ -10,7 +10,9 @@ from slicekit.layers import States
 
 
 def make_state(batch: int = 3) -> State:
-    return State({"hidden": torch.randn(batch, 4, requires_grad=True) * 2, "count": torch.ones(batch)})
+    return State(
+        {"hidden": torch.randn(batch, 4, requires_grad=True) * 2, "count": torch.ones(batch)}
+    )
 
 
 def test_a_missing_name_says_what_there_is() -> None:
@@ -44,14 +46,17 @@ def test_select_takes_sequences_which_may_repeat() -> None:
 def test_states_of_a_stack_change_together() -> None:
     inner = make_state()
     stack = States([inner, States([make_state()])])
-    assert isinstance(stack, tuple) and len(stack) == 2
+    assert len(stack) == 2
     cut = stack.select(torch.tensor([1])).detach().to(torch.float64)
-    assert isinstance(cut, States) and isinstance(cut[1], States)
-    assert torch.equal(cut[0]["hidden"], inner["hidden"][1:2].detach().double())
+    first, second = cut
+    assert isinstance(cut, States) and isinstance(first, State) and isinstance(second, States)
+    assert torch.equal(first["hidden"], inner["hidden"][1:2].detach().double())
 
 
 def test_states_travel_by_pickle() -> None:
-    stack = States([make_state().detach()])
-    again = pickle.loads(pickle.dumps(stack))
+    state = make_state().detach()
+    again = pickle.loads(pickle.dumps(States([state])))
     assert isinstance(again, States)
-    assert torch.equal(again[0]["hidden"], stack[0]["hidden"])
+    (inner,) = again
+    assert isinstance(inner, State)
+    assert torch.equal(inner["hidden"], state["hidden"])

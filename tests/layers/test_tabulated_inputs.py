@@ -74,9 +74,7 @@ def test_tabulated_parts_are_the_dense_whole(drive: str, initial: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "wiring", [Wiring(), Wiring.pre_norm()], ids=["paper", "pre-norm"]
-)
+@pytest.mark.parametrize("wiring", [Wiring(), Wiring.pre_norm()], ids=["paper", "pre-norm"])
 def test_a_block_takes_a_table_too(wiring: Wiring) -> None:
     block = Block(make_layer("diagonal"), INPUTS, wiring).double()
     table, index = make_tokens()

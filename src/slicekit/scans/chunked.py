@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from slicekit.dispatch import plain_torch
 from slicekit.scans.base import Recurrence, Scan, Solution
 from slicekit.scans.chunk_passes import Passes
 from slicekit.scans.inputs import as_tensors
@@ -58,10 +59,15 @@ class Chunked(Scan):
             self.size or 0,
             RESCALE_EVERY if recurrence.projective else 0,
         )
-        # How much is kept depends on the length, which a compiled graph should leave open.
-        keep = not torch.compiler.is_compiling() and torch.is_grad_enabled()
-        keep = keep and any(x.requires_grad for x in operands)
-        results: Any = _ChunkedScan.apply(plan, keep, *operands)
+        taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+        results: Any
+        if torch.compiler.is_compiling() and not taped:
+            # torch.compile can't call a Function of any number of tensors that needs no gradient.
+            results = _scan(*plan, list(operands), False)
+        else:
+            # How much is kept depends on the length, which a compiled graph should leave open.
+            keep = taped and not torch.compiler.is_compiling()
+            results = _ChunkedScan.apply(plan, keep, *operands)
         outputs, last, factors = results[:3]
         if not recurrence.projective:
             return Solution(outputs, last)
@@ -90,7 +96,7 @@ def _scan(
     operands: list[Tensor],
     keep: bool,
 ) -> list[Tensor]:
-    with _full_precision(operands):
+    with plain_torch():
         passes = _passes(spec, tensors, inputs, size, rescale, operands)
         return passes.forward(keep and passes.keeps())
 
@@ -132,7 +138,7 @@ def _scan_adjoint(
     in_outputs: Tensor,
     in_last: Tensor,
 ) -> list[Tensor]:
-    with _full_precision(operands):
+    with plain_torch():
         passes = _passes(spec, tensors, inputs, size, rescale, operands)
         return passes.backward(saved, in_outputs, in_last)
 
@@ -150,10 +156,6 @@ def _(
     in_last: Tensor,
 ) -> list[Tensor]:
     return [x.new_empty(x.shape if _differentiable(x) else (0,)) for x in operands]
-
-
-def _full_precision(operands: list[Tensor]) -> torch.autocast:
-    return torch.autocast(operands[-1].device.type, enabled=False)
 
 
 def _differentiable(x: Tensor) -> bool:
@@ -224,7 +226,7 @@ def _map_over_batch(function: Any, count: int, in_dims: Any, args: tuple) -> tup
     """torch.vmap by a loop: each element is a whole batch of sequences already."""
     pairs = list(zip(args, in_dims, strict=True))
     rows = [
-        function.apply(*(x if axis is None else x.select(axis, i) for x, axis in pairs))
+        function.apply(*(x.select(axis, i) if isinstance(axis, int) else x for x, axis in pairs))
         for i in range(count)
     ]
     return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])

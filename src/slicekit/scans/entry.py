@@ -4,7 +4,7 @@ runs transitions that someone else made.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from slicekit.structures import Parameters, Structure, Transition
 
 HALF = (torch.bfloat16, torch.float16)
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-Inputs = TypeVar("Inputs", Tensor, Outer)
+Carried = TypeVar("Carried", Tensor, Projective)
 
 
 @overload
@@ -112,32 +112,14 @@ def solve(
     return _run(source, state, scan, inputs, None, lengths, path.dtype)
 
 
-@overload
 def propagate(
     transitions: Transition,
-    initial_state: Tensor,
+    initial_state: Carried,
     inputs: Tensor | Outer | None = None,
     readout: Tensor | None = None,
     scan: Scan | None = None,
     lengths: Lengths | None = None,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def propagate(
-    transitions: Transition,
-    initial_state: Projective,
-    inputs: None = None,
-    readout: None = None,
-    scan: Scan | None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Projective, Projective]: ...
-def propagate(
-    transitions: Transition,
-    initial_state: Tensor | Projective,
-    inputs: Tensor | Outer | None = None,
-    readout: Tensor | None = None,
-    scan: Scan | None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Tensor, Tensor] | tuple[Projective, Projective]:
+) -> tuple[Carried, Carried]:
     """Run h_{l+1} = M_l h_l + u_l for transitions that someone else made.
 
     Args:
@@ -223,7 +205,7 @@ def _run(
     readout: Tensor | None,
     lengths: Tensor | None,
     dtype: torch.dtype,
-):
+) -> Any:
     scan = _choose(source, scan)
     work = state.columns.dtype
     projective = state.log_norm is not None

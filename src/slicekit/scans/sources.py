@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from slicekit.dispatch import vjp
 from slicekit.flows import Flow
 from slicekit.interning import recall
 from slicekit.paths import Tabulated
@@ -25,7 +26,6 @@ from slicekit.structures import (
     SumTransition,
     Transition,
 )
-from slicekit.structures.base import vjp
 
 Pullback = Callable[[tuple[Tensor, ...]], None]
 
@@ -117,25 +117,25 @@ class _Made(Source):
         """Transitions and a function from their gradients to those of parameters and increments."""
         structure, parameters = self.structure, self.parameters
         if structure.bilinear and self.flow.is_euler(structure):
-            made = self.make(increments)
-            return made, partial(structure.pullback, parameters, increments)
+            return self.make(increments), partial(structure.pullback, parameters, increments)
         names = _float_names(parameters)
         skeleton: list[Transition] = []
 
-        def tensors_of(values: tuple[Tensor, ...], moved: Tensor) -> tuple[Tensor, ...]:
+        def tensors_of(*primals: Tensor) -> tuple[Tensor, ...]:
+            *values, moved = primals
             trained = parameters | dict(zip(names, values, strict=True))
             made = self.flow.transition(structure, trained, moved)
             skeleton[:] = [made]
             return made.tensors()
 
         values = tuple(parameters[name] for name in names)
-        primal, pull_tensors = vjp(tensors_of, values, increments)
+        tensors, pull_tensors = vjp(tensors_of, *values, increments)
 
         def pull(grads: tuple[Tensor, ...]) -> tuple[Parameters, Tensor]:
-            in_values, moved = pull_tensors(grads)
+            *in_values, moved = pull_tensors(grads)
             return dict(zip(names, in_values, strict=True)), moved
 
-        return skeleton[0].with_tensors(primal), pull
+        return skeleton[0].with_tensors(tensors), pull
 
     def _row_bytes(self, increment: Tensor) -> int:
         """From the generator of one row of increments, which is as large as its transition."""

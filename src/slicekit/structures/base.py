@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from slicekit.dispatch import vjp
 from slicekit.interning import intern
 
 Parameters = dict[str, Tensor]
@@ -123,10 +124,10 @@ class Matrices(ABC):
             cotangent: (..., dim, columns), gradient of the result.
         """
 
-        def apply(*tensors: Tensor) -> Tensor:
-            return self.with_tensors(tensors).act(before)
+        def apply(*tensors: Tensor) -> tuple[Tensor]:
+            return (self.with_tensors(tensors).act(before),)
 
-        return vjp(apply, *self.tensors())[1](cotangent)
+        return vjp(apply, *self.tensors())[1]((cotangent,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,12 +285,6 @@ class Structure(ABC):
     def composition_cost(self) -> int:
         """Multiplications of composing two transitions; dense unless the structure is closed."""
         return self.dim**3
-
-
-def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The value of a function, and the map from its cotangents to those of its arguments."""
-    value, pull = torch.func.vjp(function, *primals)[:2]
-    return value, pull
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator | None = None) -> Tensor:

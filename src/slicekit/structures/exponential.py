@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from slicekit.structures.base import Generator, Transition, vjp
+from slicekit.dispatch import plain_torch, vjp
+from slicekit.structures.base import Generator, Transition
 
 MAX_SQUARINGS = 64
 MAX_SUBSTEPS = 10_000
@@ -58,7 +59,8 @@ def _exponential(a: Tensor) -> Tensor:
 
 @torch.library.custom_op("slicekit::matrix_exponential", mutates_args=())
 def _forward(a: Tensor) -> Tensor:
-    return _exponential(a).contiguous()
+    with plain_torch():
+        return _exponential(a).contiguous()
 
 
 @_forward.register_fake
@@ -68,7 +70,7 @@ def _(a: Tensor) -> Tensor:
 
 @torch.library.custom_op("slicekit::matrix_exponential_pullback", mutates_args=())
 def _pullback(a: Tensor, cotangent: Tensor) -> Tensor:
-    return vjp(_exponential, a)[1](cotangent)[0].contiguous()
+    return vjp(lambda x: (_exponential(x),), a)[1]((cotangent,))[0].contiguous()
 
 
 @_pullback.register_fake
@@ -95,7 +97,8 @@ class _Pullback(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return vjp(_reference_pullback, *ctx.saved_tensors)[1](gradients[0])
+        _, pull = torch.func.vjp(_reference_pullback, *ctx.saved_tensors)[:2]
+        return pull(gradients[0])
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

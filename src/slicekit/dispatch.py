@@ -1,0 +1,69 @@
+"""Inside an opaque operator: torch as it is outside, whatever surrounds the call.
+
+torch calls an operator with part of its machinery switched off: no autograd, and under a dispatch
+mode (a flop counter, selective checkpointing, a compiler's checks) no lazy conjugation and no
+torch.func either. `plain_torch` switches it on again, so that an operator computes the same under
+all of them, and `vjp` can differentiate inside it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _default_keys() -> tuple[Any, Any]:
+    """The dispatch keys of a new thread, which nothing surrounds."""
+    found: list[Any] = []
+
+    def look() -> None:
+        found.append(torch._C._dispatch_tls_local_include_set())
+        found.append(torch._C._dispatch_tls_local_exclude_set())
+
+    thread = Thread(target=look)
+    thread.start()
+    thread.join()
+    return found[0], found[1]
+
+
+_INCLUDED, _EXCLUDED = _default_keys()
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Default dispatch, in full precision and without a tape."""
+    with torch._C._ForceDispatchKeyGuard(_INCLUDED, _EXCLUDED), torch.no_grad():
+        yield
+
+
+def vjp(
+    function: Callable[..., tuple[Tensor, ...]], *primals: Tensor
+) -> tuple[tuple[Tensor, ...], Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]]:
+    """The values of a function, and the map from their cotangents to those of its arguments.
+
+    Args:
+        function: takes the primals, floating or complex tensors, to a tuple of tensors.
+        primals: where to differentiate.
+
+    Example:
+        >>> values, pull = vjp(lambda x: (x * x,), torch.tensor([1.0, 3.0]))
+        >>> pull((torch.ones(2),))
+        (tensor([2., 6.]),)
+    """
+    with plain_torch(), torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in primals]
+        values = function(*leaves)
+
+    def pull(cotangents: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        pairs = [(v, c) for v, c in zip(values, cotangents, strict=True) if v.requires_grad]
+        if not pairs:
+            return tuple(torch.zeros_like(x) for x in primals)
+        with plain_torch():
+            tracked, given = zip(*pairs, strict=True)
+            found = torch.autograd.grad(tracked, leaves, given, materialize_grads=True)
+        return tuple(found)
+
+    return tuple(x.detach() for x in values), pull
