@@ -1,6 +1,7 @@
 """Drives: how inputs become increments."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
@@ -75,7 +76,7 @@ def test_pointwise_of_half_precision_takes_and_gives_what_the_layer_computes_in(
         (lambda: Differences(scale=0.0), ValueError, "scale=0.0"),
         (lambda: Pointwise(nn.Identity(), channels=0), ValueError, "channels=0"),
         (lambda: Pointwise(nn.Identity(), channels=2, scale=-1), ValueError, "scale=-1"),
-        (lambda: TimeAndInput(**{"dt": "fast"}), TypeError, "dt='fast' is a str"),
+        (lambda: TimeAndInput(dt=cast(float, "fast")), TypeError, "dt='fast' is a str"),
     ],
 )
 def test_unfit_settings_are_named(

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.utils.parametrize import register_parametrization
+from torch.nn.utils.prune import l1_unstructured
+from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 from slicekit import (
@@ -22,8 +25,10 @@ from slicekit import (
     SequenceModel,
     SLiCE,
     Sparse,
+    State,
     Wiring,
 )
+from slicekit.layers import States
 from slicekit.scans import Scan
 from tests.layers.reference import INPUTS, make_input, make_layer
 from tests.market import STRUCTURES, every_structure
@@ -200,3 +205,56 @@ def test_gradient_checkpointing_gives_the_same_gradients() -> None:
     (plain,) = torch.autograd.grad(layer(x).tanh().sum(), x)
     kept: Any = checkpoint(layer, x, use_reentrant=False)
     torch.testing.assert_close(torch.autograd.grad(kept.tanh().sum(), x)[0], plain)
+
+
+class Halved(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 2
+
+
+def test_parametrised_and_pruned_tensors_are_used_as_they_stand() -> None:
+    layer, x = make_layer(Dense(4)), make_input()
+    halved, pruned = copy.deepcopy(layer), copy.deepcopy(layer)
+    register_parametrization(halved.A, "blocks", Halved())
+    l1_unstructured(pruned.A, "blocks", amount=0.5)
+    for changed, blocks in (
+        (halved, layer.A()["blocks"] / 2),
+        (pruned, layer.A()["blocks"] * pruned.A.get_buffer("blocks_mask")),
+    ):
+        plain = copy.deepcopy(layer)
+        plain.load_state_dict(layer.state_dict() | {"A.blocks": blocks})
+        torch.testing.assert_close(changed(x), plain(x))
+        torch.testing.assert_close(changed.regularisation(), plain.regularisation())
+
+
+def test_frozen_structures_get_no_gradient() -> None:
+    layer, x = make_layer("blocks"), make_input()
+    layer.A.requires_grad_(False)
+    layer(x).sum().backward()
+    assert x.grad is not None and x.grad.count_nonzero() > 0
+    assert all(p.grad is None for p in layer.A.parameters())
+
+
+def test_states_are_containers_to_torch() -> None:
+    model, tokens = make_model(pool=Mean()), torch.randint(4, (3, 6))
+    _, state = model(tokens, return_state=True)
+    zeros = tree_map(torch.zeros_like, state)
+    assert isinstance(zeros, States)
+    *_, pooled = zeros
+    assert isinstance(pooled, State) and pooled["count"].count_nonzero() == 0
+    layer, x = make_layer(drive="differences"), make_input().detach()
+    each = vmap(lambda x: layer(x[None], return_state=True)[1])(x)
+    assert isinstance(each, State)
+    torch.testing.assert_close(each["previous"].squeeze(1), x[:, -1])
+
+
+def test_a_model_with_states_can_be_exported() -> None:
+    model, tokens = make_model(pool=Mean()).eval(), torch.randint(4, (3, 6))
+    expected, state = model(tokens, return_state=True)
+    again, later = torch.export.export(model, (tokens,), {"return_state": True}).module()(
+        tokens, return_state=True
+    )
+    torch.testing.assert_close(again, expected)
+    assert isinstance(later, States)
+    stepped = torch.export.export(model, (tokens, state)).module()(tokens, state)
+    torch.testing.assert_close(stepped, model(tokens, state))

@@ -103,9 +103,7 @@ class Problem:
             leaves["right"] = randn(BATCH, length, COLUMNS)
         index = torch.randint(-1, VOCABULARY, (BATCH, length), generator=source)
         lengths = torch.tensor([length // 2, 0, length]) if setting.padded else None
-        rounded = {
-            k: x.float().double() if x.is_floating_point() else x for k, x in leaves.items()
-        }
+        rounded = {k: x.float().double() if x.is_floating_point() else x for k, x in leaves.items()}
         return cls(structure, setting, rounded, index, lengths)
 
     def to(self, dtype: torch.dtype) -> "Problem":

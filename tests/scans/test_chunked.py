@@ -90,15 +90,17 @@ def test_any_length_is_that_of_the_dense_loop(name: str, length: int) -> None:
     assert_near(actual, expected, 1e-9)
 
 
+@pytest.mark.parametrize("answer", ["states", "last"])
 @every_structure
-def test_gradients_of_one_answer_alone_are_right(name: str) -> None:
+def test_gradients_of_one_answer_alone_are_right(name: str, answer: str) -> None:
     problem = Problem.make(STRUCTURES[name], SETTINGS["plain"])
-    for answer in ("states", "last"):
-        chunked, looped = (
-            with_gradients(lambda x, s=s: {answer: problem.solve(x, None, s)[answer]}, leaves)
-            for s, leaves in ((Chunked(4), problem.leaves), (Recurrent(), problem.leaves))
+    chunked, looped = (
+        with_gradients(
+            lambda x, scan=scan: {answer: problem.solve(x, None, scan)[answer]}, problem.leaves
         )
-        assert_near(chunked, looped, 1e-10)
+        for scan in (Chunked(4), Recurrent())
+    )
+    assert_near(chunked, looped, 1e-10)
 
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["increments", "tokens"])

@@ -291,7 +291,8 @@ def test_an_empty_batch_gives_an_empty_batch(scan: Any) -> None:
 
 
 def test_the_arguments_are_left_as_they_were() -> None:
-    arguments = works() | {"inputs": randn(BATCH, LENGTH, DIM), "lengths": torch.tensor([2, 6])}
+    arguments: dict[str, Any] = works()
+    arguments |= {"inputs": randn(BATCH, LENGTH, DIM), "lengths": torch.tensor([2, 6])}
     tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
     tensors += arguments["parameters"].values()
     before = [x.clone() for x in tensors]

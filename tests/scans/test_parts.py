@@ -90,9 +90,7 @@ def test_a_padded_series_is_the_series_alone(name: str, scan: str) -> None:
         return torch.where(past[..., None], noise, x)
 
     dirty = {k: spoilt(problem.leaves[k]) for k in ("path", "left", "right")}
-    padded = with_gradients(
-        lambda x: problem.solve(x, None, SCANS[scan]), problem.leaves | dirty
-    )
+    padded = with_gradients(lambda x: problem.solve(x, None, SCANS[scan]), problem.leaves | dirty)
     clean = with_gradients(lambda x: problem.solve(x, None, SCANS[scan]), problem.leaves)
     assert_near(padded, clean, 1e-12)
     parameters = problem.parameters(problem.leaves)
@@ -151,8 +149,6 @@ def test_identities_alone_leave_the_state_where_it_is(scan: str) -> None:
     structure = STRUCTURES["orthogonal-sum"]
     nothing = Tabulated(torch.randn(2, CHANNELS).double(), torch.full((1, 4), -1))
     state = torch.randn(1, structure.dim).double()
-    states, last = solve(
-        structure, make_parameters(structure), nothing, state, scan=SCANS[scan]
-    )
+    states, last = solve(structure, make_parameters(structure), nothing, state, scan=SCANS[scan])
     assert torch.equal(states, state.unsqueeze(1).expand(-1, 4, -1))
     assert torch.equal(last, state)

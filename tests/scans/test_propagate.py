@@ -1,5 +1,6 @@
 """Transitions that someone else made, against a dense loop, in values and gradients."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -164,13 +165,17 @@ def as_real(answers: Answers) -> Answers:
     return {k: torch.view_as_real(x) if x.is_complex() else x for k, x in answers.items()}
 
 
-def differentiate(function, leaves: dict[str, Tensor]) -> Answers:
+def differentiate(
+    function: Callable[[dict[str, Tensor]], Answers], leaves: dict[str, Tensor]
+) -> Answers:
     """As `with_gradients`, for leaves that may be complex."""
     names = [k for k, x in leaves.items() if x.is_complex()]
     split = {k: torch.view_as_real(x) if x.is_complex() else x for k, x in leaves.items()}
 
     def joined(parts: dict[str, Tensor]) -> Answers:
-        return function({k: torch.view_as_complex(x) if k in names else x for k, x in parts.items()})
+        return function(
+            {k: torch.view_as_complex(x) if k in names else x for k, x in parts.items()}
+        )
 
     return with_gradients(joined, split)
 
@@ -194,7 +199,9 @@ def test_a_readout_is_the_contraction_of_the_states(kind: str, scan: str) -> Non
         transition = make_transition(kind, transition_tensors(x))
         inputs = Outer(x["left"], x["right"])
         states, last = propagate(transition, x["initial_state"], inputs, scan=SCANS[scan])
-        return as_real({"outputs": torch.einsum("bli,blij->blj", x["readout"], states), "last": last})
+        return as_real(
+            {"outputs": torch.einsum("bli,blij->blj", x["readout"], states), "last": last}
+        )
 
     call = CALLS["matrix, outer, readout"]
     direct = differentiate(lambda x: answer(kind, call, x, SCANS[scan]), leaves)
@@ -233,12 +240,12 @@ def test_garbage_past_the_end_reaches_nothing(kind: str) -> None:
         assert_near(dirty, clean, 1e-12)
 
 
-def test_the_scan_that_is_chosen_agrees() -> None:
-    for kind in KINDS:
-        leaves = make_leaves(kind, CALLS["matrix, outer"])
-        call = CALLS["matrix, outer"]
-        chosen = differentiate(lambda x, k=kind: answer(k, call, x, None), leaves)
-        assert_near(chosen, differentiate(lambda x, k=kind: reference(k, call, x), leaves), 1e-9)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_scan_that_is_chosen_agrees(kind: str) -> None:
+    call = CALLS["matrix, outer"]
+    leaves = make_leaves(kind, call)
+    chosen = differentiate(lambda x: answer(kind, call, x, None), leaves)
+    assert_near(chosen, differentiate(lambda x: reference(kind, call, x), leaves), 1e-9)
 
 
 def test_half_precision_is_computed_in_single_precision() -> None:

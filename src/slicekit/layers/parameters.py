@@ -36,8 +36,8 @@ class OwnedTensors(nn.Module):
         return {name: x.to(dtype) if x.dtype in half else x for name, x in found.items()}
 
     def floating(self) -> list[Tensor]:
-        """The trained tensors."""
-        return list(self.parameters(recurse=False))
+        """The trained tensors, as the layer sees them: pruned or parametrised, if they are."""
+        return [x for x in self().values() if x.is_floating_point()]
 
 
 def _take_stored_sizes(module: OwnedTensors, state_dict: Any, prefix: str, *rest: Any) -> None:

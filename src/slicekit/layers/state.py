@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import MappingKey, SequenceKey, register_pytree_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +83,32 @@ def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x[:, -1]
     last = (lengths - 1).clamp_min(0)
     return x[torch.arange(x.shape[0], device=x.device), last]
+
+
+def _named(state: State) -> tuple[Any, Any]:
+    return [(MappingKey(name), x) for name, x in state.tensors.items()], list(state.tensors)
+
+
+def _numbered(states: States) -> tuple[Any, Any]:
+    return [(SequenceKey(i), state) for i, state in enumerate(states)], None
+
+
+# Known to torch as containers, so that `torch.func` and `torch.export` see the tensors inside.
+register_pytree_node(
+    State,
+    lambda state: (list(state.tensors.values()), list(state.tensors)),
+    lambda tensors, names: State(dict(zip(names, tensors, strict=True))),
+    serialized_type_name="slicekit.State",
+    to_dumpable_context=list,
+    from_dumpable_context=list,
+    flatten_with_keys_fn=_named,
+)
+register_pytree_node(
+    States,
+    lambda states: (list(states), None),
+    lambda states, _: States(states),
+    serialized_type_name="slicekit.States",
+    to_dumpable_context=lambda _: None,
+    from_dumpable_context=lambda _: None,
+    flatten_with_keys_fn=_numbered,
+)

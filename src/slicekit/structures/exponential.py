@@ -135,9 +135,9 @@ def matrix_exponential(a: Tensor) -> Tensor:
     """exp of square matrices (..., n, n), real or complex, with its true first two derivatives.
 
     Example:
-        >>> matrix_exponential(torch.tensor([[0.0, torch.pi], [-torch.pi, 0.0]])).round()
-        tensor([[-1., -0.],
-                [0., -1.]])
+        >>> half_turn = torch.tensor([[0.0, torch.pi], [-torch.pi, 0.0]])
+        >>> matrix_exponential(half_turn).diagonal()
+        tensor([-1., -1.])
     """
     result = _MatrixExponential.apply(a)
     assert isinstance(result, Tensor)

@@ -35,9 +35,11 @@ def walsh_hadamard_transform(state: Tensor) -> Tensor:
     matrix of at most 16 x 16, which matrix units do far faster than additions in pairs.
 
     Example:
-        >>> walsh_hadamard_transform(torch.eye(2)) * 2**0.5
-        tensor([[ 1.,  1.],
-                [ 1., -1.]])
+        >>> walsh_hadamard_transform(torch.eye(4)) * 2
+        tensor([[ 1.,  1.,  1.,  1.],
+                [ 1., -1.,  1., -1.],
+                [ 1.,  1., -1., -1.],
+                [ 1., -1., -1.,  1.]])
     """
     dim, columns = state.shape[-2], state.shape[-1]
     lead = state.shape[:-2]
