@@ -104,6 +104,15 @@ def test_the_pre_norm_block_has_its_norms_inside_the_branches() -> None:
     assert_same(block, x, y + linear(hidden, block.feedforward[2]))
 
 
+def test_a_block_may_have_norms_everywhere() -> None:
+    """Y = norm(X + core(norm(X))); Y = norm(Y + tanh(W norm(Y)))."""
+    block, x = make_block(WIRINGS["norms-everywhere"]), make_input()
+    y = x + linear(block.mixer(rms_norm(x, block.norm_before_mixer)), block.project)
+    y = rms_norm(y, block.norm_after_mixer)
+    y = y + torch.tanh(linear(rms_norm(y, block.norm_before_feedforward), block.feedforward[0]))
+    assert_same(block, x, rms_norm(y, block.norm_after_feedforward))
+
+
 def test_the_pre_norm_block_never_drops_what_it_skips() -> None:
     block = make_block(Wiring.pre_norm())
     block.dropout.p = 1 - 1e-12

@@ -83,11 +83,15 @@ def test_a_state_can_be_selected_and_repeated_as_a_beam_search_does(mode: str) -
     assert_near({"outputs": after}, {"outputs": layer(x)[beam, 3]})
 
 
-def test_a_state_of_another_precision_is_taken_up() -> None:
-    layer, x = make_layer(drive="differences"), make_input()
+@every_mode
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_state_of_another_precision_is_taken_up(mode: str, dtype: torch.dtype) -> None:
+    layer = make_layer(drive="differences", mode=mode).to(dtype)
+    x = make_input().to(dtype)
     _, state = layer(x, return_state=True)
-    near, final = layer(x, state.to(torch.float32), return_state=True)
-    assert near.dtype == final["hidden"].dtype == final["previous"].dtype == torch.float64
+    other = torch.float32 if dtype == torch.float64 else torch.float64
+    near, final = layer(x, state.to(other), return_state=True)
+    assert {near.dtype, *(t.dtype for t in final.tensors.values())} == {dtype}
     torch.testing.assert_close(near, layer(x, state), rtol=1e-4, atol=1e-4)
 
 

@@ -88,6 +88,13 @@ def test_a_model_is_its_parts_one_after_the_other(
     )
 
 
+def test_the_last_norm_stands_between_the_stack_and_the_head() -> None:
+    model, x = make_model("series", wiring=Wiring.pre_norm()), make_sequences("series")
+    assert isinstance(model.norm, nn.RMSNorm)
+    nn.init.normal_(model.norm.weight)
+    torch.testing.assert_close(model(x), by_hand(model, x))
+
+
 @every_kind
 @every_mixer
 @every_pool
