@@ -62,7 +62,7 @@ def assert_bibtex(text: str) -> None:
         assert re.search(r"year +\= \{\d{4}\}", entry["body"]), entry["key"]
 
 
-@pytest.mark.parametrize(("structure", "expected"), EXPECTED, ids=repr)
+@pytest.mark.parametrize(("structure", "expected"), EXPECTED, ids=[repr(x[0]) for x in EXPECTED])
 def test_a_layer_cites_the_paper_and_what_its_structure_rests_on(
     structure: Structure, expected: set[str]
 ) -> None:

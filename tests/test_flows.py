@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from slicekit import Euler, Exponential, Orthogonal, solve
+from slicekit import Dense, Euler, Exponential, Orthogonal, solve
 from slicekit.flows import Flow, Natural, resolve
 from tests.market import STRUCTURES, make_parameters
 
@@ -138,3 +138,15 @@ def test_flows_are_values(flow: Flow) -> None:
         assert same.key == flow.key
         assert hash(same) == hash(flow)
     assert Exponential() != Exponential(substeps=3)
+
+
+def test_a_flow_may_be_made_inside_a_compiled_function() -> None:
+    structure = Dense(3)
+    parameters = structure.init(2)
+
+    def answer(steps: Tensor, start: Tensor) -> Tensor:
+        return solve(structure, parameters, steps, start, Exponential())[0]
+
+    steps, start = torch.randn(2, 5, 2), torch.randn(2, 3)
+    compiled = torch.compile(answer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(steps, start), answer(steps, start))

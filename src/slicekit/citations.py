@@ -85,4 +85,7 @@ def cite(model: nn.Module) -> str:
         @inproceedings{walker2025slices,
     """
     keys = [key for module in model.modules() for key in getattr(module, "citations", ())]
+    unknown = [key for key in keys if key not in _ENTRIES]
+    if unknown:
+        raise ValueError(f"citations names {unknown[0]!r}; expected one of {', '.join(_ENTRIES)}")
     return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys(keys))

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from slicekit.interning import intern
+from slicekit.interning import intern, recall
 from slicekit.structures import Parameters, Structure, Transition
 
 
@@ -18,22 +18,15 @@ class Flow(ABC):
     """A policy: how the generator of a step becomes its transition.
 
     Attributes:
-        key: the name under which compiled scans know this policy.
         citations: keys into `slicekit.citations`.
     """
 
-    key: str
     citations: ClassVar[tuple[str, ...]] = ()
 
-    def __post_init__(self) -> None:
-        """Make the policy known to the compiled scans."""
-        object.__setattr__(self, "key", intern(self))
-
-    def __setstate__(self, state: dict) -> None:
-        """Come back from a pickle, possibly in a process that has not seen this policy."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "key", intern(self))
+    @property
+    def key(self) -> str:
+        """The name under which `flow_named` knows this policy."""
+        return intern(self)
 
     @abstractmethod
     def transition(
@@ -49,6 +42,11 @@ class Flow(ABC):
 @dataclass(frozen=True)
 class Euler(Flow):
     """I + A(Δω): it can flip a sign and forget, and grows where A does."""
+
+    @property
+    def key(self) -> str:
+        """A name that torch.compile can trace."""
+        return "Euler"
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -77,7 +75,11 @@ class Exponential(Flow):
         """Check the number of substeps."""
         if self.substeps is not None and self.substeps < 1:
             raise ValueError(f"substeps={self.substeps}; expected at least 1, or None")
-        super().__post_init__()
+
+    @property
+    def key(self) -> str:
+        """A name that torch.compile can trace."""
+        return f"Exponential {self.substeps}"
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -89,6 +91,11 @@ class Exponential(Flow):
 @dataclass(frozen=True)
 class Natural(Flow):
     """What `flow=None` means: each structure's own choice, in a direct sum each part's."""
+
+    @property
+    def key(self) -> str:
+        """A name that torch.compile can trace."""
+        return "Natural"
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -104,6 +111,15 @@ class Natural(Flow):
 
 
 NATURAL = Natural()
+
+
+def flow_named(key: str) -> Flow:
+    """The flow with that `key`."""
+    kind, *rest = key.split(" ")
+    if kind == "Exponential":
+        return Exponential(None if rest == ["None"] else int(rest[0]))
+    own: dict[str, Flow] = {"Euler": Euler(), "Natural": NATURAL}
+    return own[key] if key in own else recall(key)
 
 
 def resolve(structure: Structure, flow: Flow | None) -> Flow:

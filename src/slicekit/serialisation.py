@@ -52,10 +52,18 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         save_file(tensors, temporary, metadata={"slicekit": configuration})
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """The mask for new files, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def load(

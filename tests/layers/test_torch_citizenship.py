@@ -200,9 +200,6 @@ def test_the_pattern_of_a_sparse_layer_is_a_buffer_and_its_entries_are_trained()
     assert layer.double().A()["places"].dtype == torch.int64
 
 
-@pytest.mark.xfail(
-    strict=False, reason="Chunked's backward reads ctx.saved_tensors twice, which recomputes"
-)
 def test_gradient_checkpointing_gives_the_same_gradients() -> None:
     layer, x = make_layer("blocks"), make_input()
     (plain,) = torch.autograd.grad(layer(x).tanh().sum(), x)

@@ -13,6 +13,7 @@ from slicekit import (
     Associative,
     BlockDiagonal,
     Chunked,
+    Dense,
     Diagonal,
     DirectSum,
     Euler,
@@ -104,27 +105,57 @@ REFUSALS = {
     "other channels": Refusal(
         lambda: {"increments": randn(BATCH, LENGTH, 2)},
         ValueError,
-        r"^parameters\['blocks'\] has shape \(3, 2, 4, 4\) for 3 channels, but increments has 2",
+        r"^parameters\['blocks'\] has shape \(3, 2, 4, 4\), expected \(2, 2, 4, 4\) for Block",
     ),
     "a table of other channels": Refusal(
         lambda: {"increments": Tabulated(randn(4, 5), torch.zeros(BATCH, 1, dtype=torch.int64))},
         ValueError,
-        r"for 3 channels, but increments has 5 channels$",
+        r"has shape \(3, 2, 4, 4\), expected \(5, 2, 4, 4\) for .* and 5 channels$",
     ),
     "increments in double precision": Refusal(
         lambda: {"increments": randn(BATCH, LENGTH, CHANNELS).double()},
         TypeError,
-        r"^parameters\['blocks'\] has dtype torch.float32, but increments has torch.float64; exp",
+        r"^parameters\['blocks'\] has dtype torch.float32; expected torch.float64, as the path",
     ),
     "a state in double precision": Refusal(
         lambda: {"initial_state": randn(BATCH, DIM).double()},
         TypeError,
-        r"^initial_state has dtype torch.float64, but increments has torch.float32; expected one",
+        r"^initial_state has dtype torch.float64; expected torch.float32, as the path",
+    ),
+    "a complex state on a real path": Refusal(
+        lambda: {"initial_state": torch.ones(BATCH, DIM, dtype=torch.complex64)},
+        TypeError,
+        r"^initial_state has dtype torch.complex64; expected torch.float32, as the path",
+    ),
+    "inputs in double precision": Refusal(
+        lambda: {"inputs": randn(BATCH, LENGTH, DIM).double()},
+        TypeError,
+        r"^inputs has dtype torch.float64; expected torch.float32, as the path",
+    ),
+    "parameters of another structure": Refusal(
+        lambda: {"parameters": Dense(DIM).init(CHANNELS)},
+        ValueError,
+        r"^parameters\['blocks'\] has shape \(3, 1, 8, 8\), expected \(3, 2, 4, 4\) for Block",
+    ),
+    "no parameters": Refusal(
+        lambda: {"parameters": {}},
+        ValueError,
+        r"^parameters holds \[\]; expected \['blocks'\] for BlockDiagonal",
+    ),
+    "no channels": Refusal(
+        lambda: {"increments": randn(BATCH, LENGTH, 0)},
+        ValueError,
+        r"^increments has 0 channels; a path needs at least one$",
+    ),
+    "a log-norm of another shape": Refusal(
+        lambda: {"initial_state": Projective(randn(BATCH, DIM), torch.zeros(BATCH + 1))},
+        ValueError,
+        r"^initial_state.log_norm has shape",
     ),
     "an integer state": Refusal(
         lambda: {"initial_state": torch.ones(BATCH, DIM, dtype=torch.int64)},
         TypeError,
-        r"^initial_state has dtype torch.int64, but increments has torch.float32; expected one",
+        r"^initial_state has dtype torch.int64; expected torch.float32, as the path",
     ),
     "no state": Refusal(
         lambda: {"initial_state": None},

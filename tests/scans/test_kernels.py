@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from slicekit import Chunked, Recurrent, propagate
 from slicekit.scans.kernels import CHUNK, WIDE, low_rank_in_chunks, low_rank_loop, run
 from slicekit.structures import (
     BlockTransition,
@@ -120,3 +121,12 @@ def test_low_rank_chunks_of_any_size_agree(size: int) -> None:
     out = torch.full_like(expected, torch.nan)
     low_rank_in_chunks(transition, state, None, out, False, size)
     torch.testing.assert_close(out, expected)
+
+
+def test_a_product_that_overflows_leaves_states_that_do_not_alone() -> None:
+    growing = DiagonalTransition(torch.full((1, 200, 2), 3.0))
+    start = torch.tensor([[0.0, 1e-30]])
+    states, _ = propagate(growing, start, scan=Chunked())
+    obvious, _ = propagate(growing, start, scan=Recurrent())
+    assert not states[..., 0].any()
+    torch.testing.assert_close(states, obvious)

@@ -153,6 +153,8 @@ def reference(kind: str, call: Call, leaves: dict[str, Tensor]) -> Answers:
         output = state
         if call.readout:
             output = torch.einsum("bi,bij->bj", leaves["readout"][:, step], state)
+            if call.padded:
+                output = torch.where((step < LENGTHS)[:, None], output, 0)
         outputs.append(output)
     found = torch.stack(outputs, 1), state
     if not call.columns:
@@ -262,3 +264,15 @@ def test_a_real_state_is_taken_up_by_complex_transitions() -> None:
     values = randn(2, 5, 3, dtype=torch.complex128)
     states, _ = propagate(DiagonalTransition(values), torch.ones(2, 3).double())
     torch.testing.assert_close(states, values.cumprod(1))
+
+
+def test_padding_of_a_readout_may_hold_anything() -> None:
+    values = torch.rand(2, 6, 4, requires_grad=True)
+    readout = torch.randn(2, 6, 4)
+    readout[1, 3:] = float("nan")
+    outputs, _ = propagate(
+        DiagonalTransition(values), torch.randn(2, 4), readout=readout, lengths=[6, 3]
+    )
+    (gradient,) = torch.autograd.grad(outputs.sum(), values)
+    assert outputs.isfinite().all() and gradient.isfinite().all()
+    assert not outputs[1, 3:].any()

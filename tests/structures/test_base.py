@@ -267,3 +267,10 @@ def test_a_structure_of_no_size_is_refused() -> None:
         Diagonal(0)
     with pytest.raises(ValueError, match=r"^Circulant has dim=-1; expected at least 1$"):
         Circulant(-1)
+
+
+@every_structure
+def test_counting_parameters_draws_nothing(name: str) -> None:
+    before = torch.random.get_rng_state()
+    STRUCTURES[name].parameter_count(3)
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -199,3 +199,10 @@ def test_missing_numbers_come_out_of_the_action_as_such() -> None:
     structure = WalshHadamard(4, bounded=False)
     generator = structure.combine({"values": torch.full((1, 4), torch.nan)}, torch.ones(1))
     assert generator.exponential().act(torch.ones(4, 1)).isnan().all()
+
+
+def test_pure_decay_keeps_its_digits() -> None:
+    decay = -20 * torch.eye(3) + 0.1 * torch.randn(5, 3, 3)
+    expected = torch.matrix_exp(decay.double())
+    error = torch.linalg.matrix_norm(matrix_exponential(decay).double() - expected)
+    assert (error <= 1e-5 * torch.linalg.matrix_norm(expected)).all()

@@ -48,8 +48,9 @@ class Last(Pooling):
     def __call__(
         self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """The newest element, or the one before if nothing has come."""
+        """The newest element, or the one before if nothing has come; at first that is zero."""
         last = last_valid(x, lengths)
-        if state is not None and lengths is not None:
-            last = torch.where(lengths.unsqueeze(-1) > 0, last, state["last"])
+        if lengths is not None:
+            before = torch.zeros_like(last) if state is None else state["last"]
+            last = torch.where(lengths.unsqueeze(-1) > 0, last, before)
         return last, State({"last": last})

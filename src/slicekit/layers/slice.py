@@ -30,6 +30,8 @@ from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
 
+DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
 
 class SLiCE(nn.Module):
     """A structured linear CDE layer: (batch, length, channels) -> (batch, length, dim).
@@ -107,7 +109,7 @@ class SLiCE(nn.Module):
     @property
     def pointwise(self) -> bool:
         """Whether discrete tokens may come as `Tabulated`."""
-        return self.drive.pointwise
+        return self.drive.pointwise and not _draws(self.drive)
 
     def forward(
         self,
@@ -222,7 +224,7 @@ class SLiCE(nn.Module):
         tensors = {"hidden": last}
         if isinstance(last, Projective):
             tensors = {"hidden": last.direction, "log_norm": last.log_norm}
-        if not self.pointwise and isinstance(x, Tensor):
+        if not self.drive.pointwise and isinstance(x, Tensor):
             seen = last_valid(x, lengths)
             if lengths is not None and previous is not None:
                 seen = torch.where(lengths.unsqueeze(-1) > 0, seen, previous)
@@ -251,7 +253,7 @@ class SLiCE(nn.Module):
                 check_shape(f"state[{name!r}]", held, (x.shape[0], *size))
 
     def _check_started(self, state: State | None, lengths: Tensor) -> None:
-        special = self.initial.needs_first or not self.pointwise
+        special = self.initial.needs_first or not self.drive.pointwise
         if state is None and special and concrete(lengths) and lengths.device.type == "cpu":
             empty = (lengths < 1).nonzero()
             if empty.numel():
@@ -304,6 +306,13 @@ def _full(x: Tensor | Tabulated) -> Any:
     if x.dtype not in (torch.bfloat16, torch.float16):
         return x
     return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()
+
+
+def _draws(drive: Drive) -> bool:
+    """Whether a drive has dropout at work, whose masks differ from position to position."""
+    if not isinstance(drive, nn.Module) or not drive.training:
+        return False
+    return any(isinstance(m, DROPOUT) and m.p > 0 for m in drive.modules())
 
 
 def _nothing(hidden: Tensor | Projective) -> Tensor | Projective:

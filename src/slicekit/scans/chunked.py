@@ -27,7 +27,7 @@ class Chunked(Scan):
     Args:
         size: steps in a chunk; None lets the transitions of a chunk fill a few megabytes.
 
-    First derivatives only: for second derivatives use `Recurrent`.
+    First derivatives in reverse mode only: for others use `Recurrent`.
     """
 
     size: int | None = None
@@ -35,7 +35,7 @@ class Chunked(Scan):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        if self.size is not None and self.size < 1:
+        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
             raise ValueError(f"size={self.size}; expected at least 1, or None")
 
     def run(self, recurrence: Recurrence) -> Solution:
@@ -179,7 +179,8 @@ class _ChunkedScan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        operands, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        tensors = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
+        operands, saved = tensors[: ctx.count], tensors[ctx.count :]
         in_outputs, in_last = gradients[:2]
         in_outputs = torch.zeros_like(saved[0]) if in_outputs is None else in_outputs
         in_last = torch.zeros_like(saved[1]) if in_last is None else in_last

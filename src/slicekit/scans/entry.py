@@ -2,14 +2,21 @@
 runs transitions that someone else made.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
 
-from slicekit.checks import Lengths, check_floating, check_lengths, check_same, check_shape
+from slicekit.checks import (
+    Lengths,
+    check_floating,
+    check_lengths,
+    check_same_device,
+    check_shape,
+    concrete,
+)
 from slicekit.flows import Flow, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.scans.base import Recurrence, Scan
@@ -95,8 +102,8 @@ def solve(
         check_floating("increments", increments)
     batch, length, channels = increments.shape
     _check_length("increments", length)
-    _check_parameters(structure, parameters, channels, path)
     work = torch.float32 if path.dtype in HALF else path.dtype
+    _check_parameters(structure, parameters, channels, path, work)
     parameters = {n: x.to(work) if x.dtype in HALF else x for n, x in parameters.items()}
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)
@@ -127,8 +134,8 @@ def propagate(
             `BlockTransition`, `LowRankTransition` or sums of them, from `slicekit.structures`.
         initial_state: h_0, (batch, dim) or (batch, dim, columns), or `Projective`.
         inputs: u_l, (batch, length, dim[, columns]), or `Outer` for matrix states.
-        readout: q_l, (batch, length, dim): the outputs are q_l^T h_{l+1} and no state but the last
-            is stored.
+        readout: q_l, (batch, length, dim): the outputs are q_l^T h_{l+1} (zero past the end) and
+            no state but the last is stored.
         scan: as for `solve`.
         lengths: (batch,) integers; steps past the end are the identity.
 
@@ -163,7 +170,8 @@ def propagate(
         check_shape("readout", readout, (batch, length, transitions.dim))
         if state.log_norm is not None:
             raise ValueError("readout with a Projective initial_state; read out its direction")
-        readout = readout.to(work)
+        readout = _cast("readout", readout, work)
+        readout = readout if lengths is None else mask_past_end(readout, lengths)
     return _run(FromTransitions(transitions), state, scan, inputs, readout, lengths, given)
 
 
@@ -183,13 +191,13 @@ class _State:
         matrix = isinstance(state, Tensor) and state.ndim == 3
         shape = (batch, dim, "columns") if matrix else (batch, dim)
         check_shape("initial_state", state, shape)
-        if state.dtype not in HALF and REAL.get(state.dtype, state.dtype) != REAL.get(work, work):
-            check_same("initial_state", state, "increments", path)
-        state = state.to(work)
+        check_same_device("initial_state", state, "increments or transitions", path)
+        state = _cast("initial_state", state, work)
         columns = state if matrix else state.unsqueeze(-1)
         if not isinstance(given, Projective):
             return cls(columns, matrix, None)
         direction, log_norm = normalise(columns)
+        check_shape("initial_state.log_norm", given.log_norm, (batch, "columns")[: 1 + matrix])
         before = given.log_norm if matrix else given.log_norm.unsqueeze(-1)
         return cls(direction, matrix, log_norm + before)
 
@@ -250,11 +258,11 @@ def _inputs(
         return None
     batch, length, dim = source.batch, source.length, source.dim
     columns = state.columns.shape[-1]
-    masked: Callable[[Tensor], Tensor] = (
-        (lambda x: x.to(work))
-        if lengths is None
-        else (lambda x: mask_past_end(x.to(work), lengths))
-    )
+
+    def ready(name: str, x: Tensor) -> Tensor:
+        x = _cast(name, x, work)
+        return x if lengths is None else mask_past_end(x, lengths)
+
     if isinstance(inputs, Outer):
         if not state.matrix:
             raise ValueError(
@@ -263,11 +271,18 @@ def _inputs(
             )
         check_shape("inputs.left", inputs.left, (batch, length, dim))
         check_shape("inputs.right", inputs.right, (batch, length, columns))
-        return Outer(masked(inputs.left), masked(inputs.right))
+        return Outer(ready("inputs.left", inputs.left), ready("inputs.right", inputs.right))
     shape = (batch, length, dim, columns) if state.matrix else (batch, length, dim)
     check_shape("inputs", inputs, shape)
-    dense = masked(inputs)
+    dense = ready("inputs", inputs)
     return dense if state.matrix else dense.unsqueeze(-1)
+
+
+def _cast(name: str, x: Tensor, work: torch.dtype) -> Tensor:
+    """x in the dtype of the computation: from half precision, or from real to complex."""
+    if x.dtype == work or x.dtype in HALF or x.dtype == REAL.get(work):
+        return x.to(work)
+    raise TypeError(f"{name} has dtype {x.dtype}; expected {work}, as the path or the transitions")
 
 
 def _check_length(name: str, length: int) -> None:
@@ -276,15 +291,31 @@ def _check_length(name: str, length: int) -> None:
 
 
 def _check_parameters(
-    structure: Structure, parameters: Parameters, channels: int, path: Tensor
+    structure: Structure, parameters: Parameters, channels: int, path: Tensor, work: torch.dtype
 ) -> None:
     if not isinstance(structure, Structure):
         raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
+    if channels < 1:
+        raise ValueError("increments has 0 channels; a path needs at least one")
     for name, x in parameters.items():
-        if name not in structure.ragged and x.shape[:1] != (channels,):
+        check_same_device(f"parameters[{name!r}]", x, "increments", path)
+        if x.is_floating_point():
+            _cast(f"parameters[{name!r}]", x, work)
+    if not concrete(*parameters.values()):
+        return
+    expected = _expected(structure, channels)
+    if parameters.keys() != expected.keys():
+        raise ValueError(
+            f"parameters holds {sorted(parameters)}; expected {sorted(expected)} for {structure!r}"
+        )
+    for name, x in parameters.items():
+        if name not in structure.ragged and x.shape != expected[name]:
             raise ValueError(
-                f"parameters[{name!r}] has shape {tuple(x.shape)} for {x.shape[0]} channels, but "
-                f"increments has {channels} channels"
+                f"parameters[{name!r}] has shape {tuple(x.shape)}, expected "
+                f"{tuple(expected[name])} for {structure!r} and {channels} channels"
             )
-        if x.is_floating_point() and x.dtype not in HALF and path.dtype not in HALF:
-            check_same(f"parameters[{name!r}]", x, "increments", path)
+
+
+@lru_cache(maxsize=256)
+def _expected(structure: Structure, channels: int) -> dict[str, torch.Size]:
+    return {name: x.shape for name, x in structure.blank(channels).items()}

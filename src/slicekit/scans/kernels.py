@@ -185,6 +185,8 @@ def _diagonal_in_chunks(
         product = products[:, t].copy_(f if product is None else f * product)
         if local is not None:
             x = results[:, t].copy_(local[:, t] if x is None else torch.addcmul(local[:, t], f, x))
+    if not bool(products.isfinite().all()):  # a product may overflow where no state does
+        return _diagonal_loop(values, state, inputs, out, reverse)
     chunks = factors.shape[0]
     starts = state.new_empty(chunks, *state.shape)
     for g in _order(chunks, reverse):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from slicekit.dispatch import vjp
-from slicekit.flows import Flow
+from slicekit.flows import Flow, flow_named
 from slicekit.interning import recall
 from slicekit.paths import Tabulated
 from slicekit.structures import (
@@ -374,7 +374,7 @@ def rebuild(spec: str, tensors: list[Tensor]) -> Source:
             leaves.append(cls(*tensors[at : at + len(cls.stepwise)]))
             at += len(cls.stepwise)
         return FromTransitions(leaves[0] if len(leaves) == 1 else SumTransition(tuple(leaves)))
-    structure, flow = recall(rest[0]), recall(rest[1])
+    structure, flow = recall(rest[0]), flow_named(rest[1])
     names = rest[2].split(",")
     parameters = dict(zip(names, tensors, strict=False))
     if kind == "FromTable":

@@ -213,8 +213,7 @@ class Structure(ABC):
 
     def __post_init__(self) -> None:
         """Check the sizes and make the description known to the compiled scans."""
-        if self.dim < 1:
-            raise ValueError(f"{type(self).__name__} has dim={self.dim}; expected at least 1")
+        check_size(f"{type(self).__name__} has dim", self.dim)
         object.__setattr__(self, "key", intern(self))
 
     def __setstate__(self, state: dict) -> None:
@@ -273,10 +272,18 @@ class Structure(ABC):
             )
         return self
 
+    def blank(self, channels: int) -> Parameters:
+        """Parameters without data: their names, shapes and dtypes; nothing random is drawn."""
+        try:
+            with torch.device("meta"):
+                return self.init(channels)
+        except (NotImplementedError, RuntimeError):  # an `init` that looks at its numbers
+            with torch.random.fork_rng(devices=[]):
+                return {name: x.to("meta") for name, x in self.init(channels).items()}
+
     def parameter_count(self, channels: int) -> int:
         """True number of trained parameters of A^1..A^channels (expected, where it is random)."""
-        meta = self.init(channels)
-        return sum(x.numel() for x in meta.values() if x.is_floating_point())
+        return sum(x.numel() for x in self.blank(channels).values() if x.is_floating_point())
 
     @abstractmethod
     def step_cost(self, channels: int) -> int:
@@ -309,9 +316,18 @@ def weighted_sum_pullback(
     return in_tensor, in_increments
 
 
-def divisors(number: int) -> str:
-    """The divisors of a number, as an error message shows them."""
-    found = [d for d in range(1, number + 1) if number % d == 0] if number < 10**6 else [1]
+def check_size(name: str, value: Any) -> None:
+    """Raise unless a size is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}; expected a whole number")
+    if value < 1:
+        raise ValueError(f"{name}={value}; expected at least 1")
+
+
+def divisors(number: int, least: int = 1) -> str:
+    """The divisors of a number from `least` on, as an error message shows them."""
+    candidates = range(least, number + 1) if number < 10**6 else (number,)
+    found = [d for d in candidates if number % d == 0]
     shown = ", ".join(str(d) for d in found[:8])
     return shown + (", ..." if len(found) > 8 else "")
 

@@ -17,6 +17,7 @@ from slicekit.structures.base import (
     Parameters,
     Structure,
     Transition,
+    check_size,
     divisors,
     normal,
     weighted_sum,
@@ -152,7 +153,8 @@ class Blocks(Structure):
 
     def __post_init__(self) -> None:
         """Check that the blocks fill the diagonal."""
-        if self.block < 1 or self.dim % self.block:
+        check_size("dim", self.dim)
+        if not isinstance(self.block, int) or self.block < 1 or self.dim % self.block:
             raise ValueError(
                 f"block={self.block} does not divide dim={self.dim}; "
                 f"choose one of {divisors(self.dim)}"
@@ -233,10 +235,15 @@ class BlockDiagonal(Composite):
     def __post_init__(self) -> None:
         """Check the sizes and gather equal neighbours into runs."""
         if self.blocks is None:
+            if not self.dim or not self.block:
+                raise ValueError(
+                    f"BlockDiagonal got dim={self.dim} and block={self.block}; expected both, or "
+                    "blocks"
+                )
             runs = [(self.dim, self.block)]
         else:
             sizes = tuple(self.blocks)
-            if self.dim or self.block:
+            if self.block or self.dim not in (0, sum(sizes)):
                 raise ValueError("BlockDiagonal takes either dim and block, or blocks, not both")
             if not sizes or min(sizes) < 1:
                 raise ValueError(f"blocks={list(sizes)}; expected a list of positive sizes")

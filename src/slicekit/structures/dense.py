@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slicekit.structures.base import Facts
+from slicekit.structures.base import Facts, check_size
 from slicekit.structures.block_diagonal import Blocks
 from slicekit.structures.direct_sum import Composite
 
@@ -37,5 +37,6 @@ class Dense(Composite):
 
     def __post_init__(self) -> None:
         """One block."""
-        self.set_parts([Blocks(self.dim, max(self.dim, 1), scale=self.scale)])
+        check_size("Dense has dim", self.dim)
+        self.set_parts([Blocks(self.dim, self.dim, scale=self.scale)])
         super().__post_init__()

@@ -1,7 +1,7 @@
 """Structures side by side: A^i = diag(A^i_1, ..., A^i_p), each part of its own kind."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -168,6 +168,13 @@ class Composite(Structure):
             for name, x in part.init(channels, generator, increment=increment).items()
         }
 
+    def blank(self, channels: int) -> Parameters:
+        """The parts' parameters without data."""
+        named = zip(self._prefixes, self.parts, strict=True)
+        return {
+            prefix + name: x for prefix, part in named for name, x in part.blank(channels).items()
+        }
+
     def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
         """The parts' generators side by side."""
         owned = zip(self.parts, self._own(parameters), strict=True)
@@ -253,6 +260,10 @@ class DirectSum(Composite):
                 raise TypeError(f"DirectSum takes structures; got {structure!r}")
         self.set_parts(structures)
         object.__setattr__(self, "dim", sum(part.dim for part in structures))
+        closed = all(part.facts.closed for part in structures)
+        expressive = any(part.facts.expressive for part in structures)
+        facts = replace(type(self).facts, closed=closed, expressive=expressive)
+        object.__setattr__(self, "facts", facts)
         self.__post_init__()
 
     def configuration(self) -> dict[str, tuple[Structure, ...]]:

@@ -54,7 +54,10 @@ def _exponential_minus_identity(a: Tensor) -> Tensor:
 
 
 def _exponential(a: Tensor) -> Tensor:
-    return _exponential_minus_identity(a) + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    """exp(A) = e^m exp(A - m I) with m the mean of the diagonal, so that pure decay stays exact."""
+    unit = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    mean = a.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    return (_exponential_minus_identity(a - mean * unit) + unit) * mean.exp()
 
 
 @torch.library.custom_op("slicekit::matrix_exponential", mutates_args=())

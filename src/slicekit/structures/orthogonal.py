@@ -15,6 +15,7 @@ from slicekit.structures.base import (
     Parameters,
     Structure,
     Transition,
+    check_size,
     divisors,
     normal,
     weighted_sum,
@@ -90,10 +91,11 @@ class Orthogonal(Structure):
 
     def __post_init__(self) -> None:
         """Check that the blocks fill the diagonal and can rotate."""
-        if self.block < 2 or self.dim % self.block:
+        check_size("dim", self.dim)
+        if not isinstance(self.block, int) or self.block < 2 or self.dim % self.block:
             raise ValueError(
                 f"block={self.block} does not divide dim={self.dim} or is below 2; "
-                f"choose one of {divisors(self.dim)}, at least 2"
+                f"choose one of {divisors(self.dim, least=2) or 'another dim'}"
             )
         super().__post_init__()
 

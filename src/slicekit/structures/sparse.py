@@ -89,6 +89,13 @@ class Sparse(Structure):
         std = self.scale / (self.dim * self.probability) ** 0.5
         return {"values": normal((places.numel(),), std, generator), "places": places}
 
+    def blank(self, channels: int) -> Parameters:
+        """As expected; the true number of kept entries is random."""
+        kept = self.parameter_count(channels)
+        meta = torch.device("meta")
+        places = torch.empty(kept, dtype=torch.int64, device=meta)
+        return {"values": torch.empty(kept, device=meta), "places": places}
+
     def combine(self, parameters: Parameters, increments: Tensor) -> SparseGenerator:
         """Σ_i Δω^i A^i for increments (..., channels)."""
         values, places = parameters["values"], parameters["places"]
