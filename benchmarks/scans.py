@@ -1,6 +1,6 @@
 """Forward and backward of `solve` over the floor, for every structure, beside other methods.
 
-    python -m benchmarks.scans                            everything, some twenty minutes
+    python -m benchmarks.scans                            everything, half an hour or so
     python -m benchmarks.scans --quick                    under two minutes
     python -m benchmarks.scans --structures dense dplr-4 --shapes 32x256x128
     python -m benchmarks.scans --json scans.json
@@ -8,7 +8,9 @@
 A figure is a contender's time over the floor's (see `benchmarks.floors`): on one thread, by
 process time, then in brackets on two threads, by wall time. Contenders take turns and the least
 time counts. One that needs more than two seconds a run gets one round; one over the limit is not
-timed, and the run by which it was checked is shown instead, as ~140 (one run).
+timed, and the run by which it was checked is shown instead, as ~140 (one run). With glibc, freed
+memory is kept for all contenders alike, so that page faults do not decide (see
+`benchmarks.timing.keep_freed_memory`).
 """
 
 import argparse
@@ -37,7 +39,7 @@ from benchmarks.contenders import (
 )
 from benchmarks.floors import floor
 from benchmarks.problems import CASES, QUICK_SHAPES, SHAPES, Case, Problem, Shape
-from benchmarks.timing import processor_seconds, threads, wall_seconds
+from benchmarks.timing import keep_freed_memory, processor_seconds, threads, wall_seconds
 
 FLOOR = "floor"
 SLOW = 2.0
@@ -226,4 +228,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     main()

@@ -1,10 +1,25 @@
 """Times of several contenders, interleaved so that they share whatever else the machine does."""
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc not to give freed memory back to the system; whether it could be told.
+
+    Otherwise a contender that allocates large tensors at every step may or may not fault in all of
+    its pages again, depending on what ran before: the same code was seen to differ sixfold.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(mallopt(trim_threshold, 2**31 - 1) and mallopt(mmap_threshold, 2**30))
 
 
 @contextmanager

@@ -62,6 +62,16 @@ class SharedFactorGenerator(Generator):
         lengths = lengths * torch.linalg.vector_norm(self.right, dim=0)
         return self.diagonal.abs().amax(-1) + self.weights.abs() @ lengths
 
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Four products with the factors for all steps at once."""
+        rows, moved = before.mT, cotangent.mT
+        inner, outer = rows @ self.right, moved @ self.left
+        weights = self.weights.unsqueeze(-2)
+        in_left = moved.flatten(0, -2).t() @ (inner * weights).flatten(0, -2)
+        in_right = rows.flatten(0, -2).t() @ (outer * weights).flatten(0, -2)
+        in_diagonal = (cotangent * before).sum(-1)
+        return in_diagonal, (inner * outer).sum(-2), in_left, in_right
+
 
 @dataclass(frozen=True)
 class DPLR(Structure):
