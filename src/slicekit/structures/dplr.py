@@ -15,6 +15,11 @@ from slicekit.structures.exponential import EulerAction, ExponentialAction, expo
 from slicekit.structures.joint_dplr import check_rank, init_dplr
 
 
+def _times(rows: Tensor, factor: Tensor) -> Tensor:
+    """rows (..., n) times one factor (n, m) for all: a single product, not one for each batch."""
+    return (rows.reshape(-1, rows.shape[-1]) @ factor).reshape(*rows.shape[:-1], factor.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
 class SharedFactorGenerator(Generator):
     """A = diag(diagonal) + left diag(weights) right^T with factors that hold for every step.
@@ -40,9 +45,8 @@ class SharedFactorGenerator(Generator):
 
     def act(self, state: Tensor) -> Tensor:
         """Two products with the shared factors for state (..., dim, columns)."""
-        # The factors stand on the right of a transposed state: one matrix product for the batch.
-        inner = (state.mT @ self.right) * self.weights.unsqueeze(-2)
-        return self.diagonal.unsqueeze(-1) * state + (inner @ self.left.t()).mT
+        inner = _times(state.mT, self.right) * self.weights.unsqueeze(-2)
+        return self.diagonal.unsqueeze(-1) * state + _times(inner, self.left.t()).mT
 
     def adjoint(self) -> "SharedFactorGenerator":
         """left and right change places."""
@@ -65,7 +69,7 @@ class SharedFactorGenerator(Generator):
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
         """Four products with the factors for all steps at once."""
         rows, moved = before.mT, cotangent.mT
-        inner, outer = rows @ self.right, moved @ self.left
+        inner, outer = _times(rows, self.right), _times(moved, self.left)
         weights = self.weights.unsqueeze(-2)
         in_left = moved.flatten(0, -2).t() @ (inner * weights).flatten(0, -2)
         in_right = rows.flatten(0, -2).t() @ (outer * weights).flatten(0, -2)
