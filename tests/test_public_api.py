@@ -29,6 +29,7 @@ NAMES = [
     "Last",
     "Learned",
     "Mean",
+    "Native",
     "Orthogonal",
     "Outer",
     "Pointwise",

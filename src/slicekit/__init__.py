@@ -27,7 +27,16 @@ from slicekit.layers import (
     Wiring,
 )
 from slicekit.paths import Tabulated, increments
-from slicekit.scans import Associative, Chunked, Outer, Projective, Recurrent, propagate, solve
+from slicekit.scans import (
+    Associative,
+    Chunked,
+    Native,
+    Outer,
+    Projective,
+    Recurrent,
+    propagate,
+    solve,
+)
 from slicekit.serialisation import load, save
 from slicekit.structures import (
     DPLR,
@@ -62,6 +71,7 @@ __all__ = [
     "Last",
     "Learned",
     "Mean",
+    "Native",
     "Orthogonal",
     "Outer",
     "Pointwise",

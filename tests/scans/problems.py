@@ -7,6 +7,7 @@ I + A or torch.matrix_exp(A), and multiplies, one step after the other.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from slicekit import (
     Euler,
     Exponential,
     JointDPLR,
+    Native,
     Outer,
     Projective,
     Recurrent,
@@ -24,7 +26,7 @@ from slicekit import (
     solve,
 )
 from slicekit.flows import Flow
-from slicekit.scans import Scan
+from slicekit.scans import Recurrence, Scan, Solution
 from slicekit.structures import Parameters, Structure
 from tests.market import CHANNELS, make_parameters
 
@@ -33,11 +35,23 @@ BATCH, LENGTH, COLUMNS, VOCABULARY = 3, 9, 2, 4
 Answers = dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class NativeOrSkip(Scan):
+    """Native(); where it has no kernel the test is skipped; test_native.py says where that is."""
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        try:
+            return Native().run(recurrence)
+        except ValueError as refusal:
+            pytest.skip(str(refusal))
+
+
 SCANS: dict[str, Scan] = {
     "recurrent": Recurrent(),
     "associative": Associative(),
     "chunked": Chunked(),
     "chunked-5": Chunked(5),
+    "native": NativeOrSkip(),
 }
 
 

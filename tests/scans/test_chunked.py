@@ -1,32 +1,20 @@
-"""The chunked scan: its adjoint, what it keeps, what it refuses, and its two operators."""
-
-from collections.abc import Callable
-from typing import Any
+"""The chunked scan: its adjoint, what it keeps and what it refuses."""
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 import slicekit.scans.chunk_passes
-import slicekit.scans.chunked
 from slicekit import (
     DPLR,
     Chunked,
     Diagonal,
     Exponential,
-    Outer,
     Recurrent,
     propagate,
     solve,
 )
 from slicekit.flows import Flow
-from slicekit.structures import (
-    BlockTransition,
-    DiagonalTransition,
-    LowRankTransition,
-    SumTransition,
-)
 from slicekit.structures.exponential import EulerAction
 from tests.market import (
     FLOWS,
@@ -143,76 +131,3 @@ def test_transitions_it_does_not_know_are_refused() -> None:
 def test_a_size_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^size=0; expected at least 1, or None$"):
         Chunked(0)
-
-
-Call = tuple[Any, tuple[Any, ...]]
-
-
-def recorded(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[Call]:
-    """The calls of both operators that some work makes."""
-    calls: list[Call] = []
-    for name in ("_scan", "_scan_adjoint"):
-        operator = getattr(slicekit.scans.chunked, name)
-
-        def record(*arguments: Any, operator: Any = operator) -> Any:
-            calls.append((operator, tree_map_only(Tensor, Tensor.detach, arguments)))
-            return operator(*arguments)
-
-        monkeypatch.setattr(slicekit.scans.chunked, name, record)
-    work()
-    monkeypatch.undo()
-    return calls
-
-
-def check_operators(calls: list[Call]) -> None:
-    assert len(calls) == 2
-    for operator, arguments in calls:
-        torch.library.opcheck(operator, arguments)
-
-
-@pytest.mark.parametrize(
-    ("name", "setting"),
-    [
-        ("ragged", "affine"),
-        ("diagonal", "tokens-outer-padded"),
-        ("joint-dplr", "projective"),
-        ("open-sum", "affine"),
-        ("orthogonal-4", "tokens-outer-padded"),
-        ("sparse-by-density", "projective"),
-    ],
-)
-def test_the_operators_of_solve_are_well_formed(
-    name: str, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    problem = Problem.make(STRUCTURES[name], SETTINGS[setting], length=5)
-
-    def work() -> None:
-        with_gradients(lambda x: problem.solve(x, None, Chunked(2)), problem.leaves)
-
-    check_operators(recorded(monkeypatch, work))
-
-
-@pytest.mark.parametrize("kind", ["complex diagonal", "blocks", "low rank", "sum"])
-def test_the_operators_of_propagate_are_well_formed(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    complex_diagonal = DiagonalTransition(torch.randn(2, 5, 4, dtype=torch.complex128))
-    blocks = BlockTransition(torch.randn(2, 5, 2, 2, 2).double())
-    thin = torch.randn(2, 2, 5, 4, 2).double()
-    low_rank = LowRankTransition(torch.rand(2, 5, 4).double(), *thin)
-    transition = {
-        "complex diagonal": complex_diagonal,
-        "blocks": blocks,
-        "low rank": low_rank,
-        "sum": SumTransition((blocks, low_rank)),
-    }[kind]
-    dim = transition.dim
-    inputs = Outer(torch.randn(2, 5, dim).double(), torch.randn(2, 5, 3).double())
-    state = torch.randn(2, dim, 3).double().requires_grad_()
-    readout = torch.randn(2, 5, dim).double()
-
-    def work() -> None:
-        outputs, _ = propagate(transition, state, inputs, readout, Chunked(2))
-        outputs.abs().sum().backward()
-
-    check_operators(recorded(monkeypatch, work))

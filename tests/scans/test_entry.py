@@ -73,7 +73,7 @@ REFUSALS = {
     "a class for a scan": Refusal(
         lambda: {"scan": Chunked},
         TypeError,
-        r"^scan=.*Chunked.*; expected a scan such as Chunked\(\) or Recurrent\(\), or None$",
+        r"^scan=.*Chunked.*; expected a scan such as Native\(\) or Recurrent\(\), or None$",
     ),
     "a list for increments": Refusal(
         lambda: {"increments": [[[1.0]]]},

@@ -35,6 +35,10 @@ class OwnedTensors(nn.Module):
         half = (torch.float16, torch.bfloat16)
         return {name: x.to(dtype) if x.dtype in half else x for name, x in found.items()}
 
+    def stored(self) -> list[Tensor]:
+        """The tensors that the module itself holds, without asking for each by its name."""
+        return [*self._parameters.values(), *self._buffers.values()]  # type: ignore[list-item]
+
     def floating(self) -> list[Tensor]:
         """The trained tensors, as the layer sees them: pruned or parametrised, if they are."""
         return [x for x in self().values() if x.is_floating_point()]

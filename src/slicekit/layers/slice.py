@@ -25,6 +25,7 @@ from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
 from slicekit.layers.parameters import OwnedTensors
 from slicekit.layers.state import State, last_valid
+from slicekit.layers.stepping import quick_step
 from slicekit.paths import Tabulated, mask_past_end
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
@@ -136,6 +137,12 @@ class SLiCE(nn.Module):
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """One element: x (batch, channels) -> h (batch, dim), and the state after it."""
+        quick = quick_step(self, x, state)
+        if quick is not None:
+            h, final, finite = quick
+            if not finite:
+                _warn_if_exploded(h, stacklevel=3)
+            return h, final
         check_shape("x", x, ("batch", self.channels))
         states, final = self.trajectory(x.unsqueeze(1), state, scan=Recurrent())
         h = states.direction if isinstance(states, Projective) else states
@@ -330,12 +337,12 @@ def _prepend(first: Any, states: Any) -> Any:
     return torch.cat([first.unsqueeze(1), states], 1)
 
 
-def _warn_if_exploded(last: Tensor) -> None:
+def _warn_if_exploded(last: Tensor, stacklevel: int = 6) -> None:
     """A linear recurrence that has left the range of its dtype stays out of it: look at the end."""
     if concrete(last) and last.device.type == "cpu" and not bool(torch.isfinite(last).all()):
         warnings.warn(
             "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
             "not finite. Use projective=True, an Orthogonal structure or smaller increments",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=stacklevel,
         )

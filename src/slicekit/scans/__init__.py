@@ -5,12 +5,14 @@ from slicekit.scans.base import Recurrence, Scan, Solution
 from slicekit.scans.chunked import Chunked
 from slicekit.scans.entry import propagate, solve
 from slicekit.scans.inputs import Outer
+from slicekit.scans.native import Native
 from slicekit.scans.projective import Projective
 from slicekit.scans.recurrent import Recurrent
 
 __all__ = [
     "Associative",
     "Chunked",
+    "Native",
     "Outer",
     "Projective",
     "Recurrence",

@@ -59,6 +59,11 @@ class Passes:
         source = self.source
         return source.keeps and source.step_bytes() * source.length <= KEEP_BYTES
 
+    def blank_kept(self) -> list[Tensor]:
+        """What `forward` keeps, for its shapes."""
+        windows = (self.source.window(start, stop) for start, stop in self.chunks())
+        return [x for window in windows for x in window.tensors()]
+
     def output_shape(self) -> tuple[int, ...]:
         """Batch first: states, or what a readout makes of them."""
         batch, dim, columns = self.state.shape

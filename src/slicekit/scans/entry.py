@@ -18,10 +18,12 @@ from slicekit.checks import (
     concrete,
 )
 from slicekit.flows import Flow, resolve
+from slicekit.native import available, warn_once
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.chunked import Chunked
 from slicekit.scans.inputs import Outer
+from slicekit.scans.native import Native, why_not
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
@@ -73,7 +75,8 @@ def solve(
         initial_state: h_0, (batch, dim), or (batch, dim, columns) for matrix states; `Projective`
             carries direction and log-norm apart.
         flow: `Euler()`, `Exponential()`, or None for the structure's own.
-        scan: `Recurrent()`, `Associative()`, `Chunked()`, or None for the fastest that applies.
+        scan: `Native()`, `Chunked()`, `Associative()`, `Recurrent()`, or None for the fastest that
+            applies.
         inputs: affine inputs u_l, added after each step: (batch, length, dim),
             (batch, length, dim, columns), or `Outer` for matrix states.
         lengths: (batch,) integers; steps past the end are the identity.
@@ -214,9 +217,9 @@ def _run(
     lengths: Tensor | None,
     dtype: torch.dtype,
 ) -> Any:
-    scan = _choose(source, scan)
     work = state.columns.dtype
     projective = state.log_norm is not None
+    scan = _choose(source, scan, projective, readout is not None)
     if inputs is not None and projective:
         raise ValueError(
             "inputs with a Projective initial_state: an affine recurrence does not only scale, "
@@ -237,13 +240,20 @@ def _run(
     return states, Projective(state.plain(last), state.plain(last_norm))
 
 
-def _choose(source: Source, scan: Scan | None) -> Scan:
-    if scan is None:
-        known = not isinstance(source, FromTransitions) or source.rebuildable
-        return Chunked() if known else Recurrent()
-    if not isinstance(scan, Scan):
-        raise TypeError(f"scan={scan!r}; expected a scan such as Chunked() or Recurrent(), or None")
-    return scan
+def _choose(source: Source, scan: Scan | None, projective: bool, readout: bool) -> Scan:
+    """The scan that was asked for, or the fastest that applies."""
+    if scan is not None:
+        if not isinstance(scan, Scan):
+            raise TypeError(
+                f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None"
+            )
+        return scan
+    if not why_not(source, projective, readout):
+        if available():
+            return Native()
+        warn_once()
+    known = not isinstance(source, FromTransitions) or source.rebuildable
+    return Chunked() if known else Recurrent()
 
 
 def _inputs(

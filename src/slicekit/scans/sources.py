@@ -302,9 +302,10 @@ LEAVES: dict[str, type[Transition]] = {
 }
 
 
-def _leaves(transition: Transition) -> list[Transition]:
+def leaves(transition: Transition) -> list[Transition]:
+    """The parts of a direct sum that are no sums themselves; otherwise the transition alone."""
     if isinstance(transition, SumTransition):
-        return [leaf for part in transition.parts for leaf in _leaves(part)]
+        return [leaf for part in transition.parts for leaf in leaves(part)]
     return [transition]
 
 
@@ -356,11 +357,11 @@ class FromTransitions(Source):
     @property
     def rebuildable(self) -> bool:
         """Whether every part is of a kind that `rebuild` knows."""
-        return all(type(leaf).__name__ in LEAVES for leaf in _leaves(self.transition))
+        return all(type(leaf).__name__ in LEAVES for leaf in leaves(self.transition))
 
     def spec(self) -> str:
         """The kinds of the parts."""
-        kinds = ",".join(type(leaf).__name__ for leaf in _leaves(self.transition))
+        kinds = ",".join(type(leaf).__name__ for leaf in leaves(self.transition))
         return f"FromTransitions\n{kinds}"
 
 
@@ -368,12 +369,12 @@ def rebuild(spec: str, tensors: list[Tensor]) -> Source:
     """The source that a spec and its tensors describe."""
     kind, *rest = spec.split("\n")
     if kind == "FromTransitions":
-        leaves, at = [], 0
+        parts, at = [], 0
         for name in rest[0].split(","):
             cls = LEAVES[name]
-            leaves.append(cls(*tensors[at : at + len(cls.stepwise)]))
+            parts.append(cls(*tensors[at : at + len(cls.stepwise)]))
             at += len(cls.stepwise)
-        return FromTransitions(leaves[0] if len(leaves) == 1 else SumTransition(tuple(leaves)))
+        return FromTransitions(parts[0] if len(parts) == 1 else SumTransition(tuple(parts)))
     structure, flow = recall(rest[0]), flow_named(rest[1])
     names = rest[2].split(",")
     parameters = dict(zip(names, tensors, strict=False))

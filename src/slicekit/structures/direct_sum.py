@@ -144,24 +144,24 @@ class Composite(Structure):
         prefixes = [""] if len(parts) == 1 else [f"part{i}_" for i in range(len(parts))]
         ragged = [f"{p}{name}" for p, x in zip(prefixes, parts, strict=True) for name in x.ragged]
         object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "_prefixes", prefixes)
+        object.__setattr__(self, "prefixes", prefixes)
         object.__setattr__(self, "ragged", tuple(ragged))
         object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
 
-    _prefixes: list[str]
+    prefixes: list[str]
 
     def _own(self, parameters: Parameters) -> list[Parameters]:
         """Each part's parameters under the part's own names."""
         return [
             {name[len(p) :]: x for name, x in parameters.items() if name.startswith(p)}
-            for p in self._prefixes
+            for p in self.prefixes
         ]
 
     def init(
         self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
     ) -> Parameters:
         """The parts' parameters, with the names part0_..., part1_... where there are several."""
-        named = zip(self._prefixes, self.parts, strict=True)
+        named = zip(self.prefixes, self.parts, strict=True)
         return {
             prefix + name: x
             for prefix, part in named
@@ -170,7 +170,7 @@ class Composite(Structure):
 
     def blank(self, channels: int) -> Parameters:
         """The parts' parameters without data."""
-        named = zip(self._prefixes, self.parts, strict=True)
+        named = zip(self.prefixes, self.parts, strict=True)
         return {
             prefix + name: x for prefix, part in named for name, x in part.blank(channels).items()
         }
@@ -200,7 +200,7 @@ class Composite(Structure):
         in_increments: list[Tensor] = []
         at = 0
         for prefix, part, own in zip(
-            self._prefixes, self.parts, self._own(parameters), strict=True
+            self.prefixes, self.parts, self._own(parameters), strict=True
         ):
             mine, moved = part.pullback(own, increments, gradients[at : at + len(own)])
             in_parameters |= {prefix + name: x for name, x in mine.items()}

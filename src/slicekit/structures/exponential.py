@@ -3,6 +3,7 @@
 `matrix_exponential` scales, sums a Taylor polynomial and squares. What is squared is exp(A) - I, by
 E <- E (2 I + E), so that matrices far smaller than the largest of the batch lose no digits. It is
 an opaque operator: the number of squarings depends on the data, which a compiled graph can't hold.
+Small real matrices on the CPU go to the C++ kernels, where these are there; the rest is torch.
 
 `EulerAction` and `ExponentialAction` are the flows of structures that are not closed: they know
 their generator and apply I + A or exp(A) to a state without forming the matrix.
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from slicekit.dispatch import plain_torch, vjp
+from slicekit.native import exponential as native
 from slicekit.structures.base import Generator, Transition
 
 MAX_SQUARINGS = 64
@@ -63,6 +65,8 @@ def _exponential(a: Tensor) -> Tensor:
 @torch.library.custom_op("slicekit::matrix_exponential", mutates_args=())
 def _forward(a: Tensor) -> Tensor:
     with plain_torch():
+        if native.suits(a):
+            return native.forward(a)
         return _exponential(a).contiguous()
 
 
@@ -73,6 +77,9 @@ def _(a: Tensor) -> Tensor:
 
 @torch.library.custom_op("slicekit::matrix_exponential_pullback", mutates_args=())
 def _pullback(a: Tensor, cotangent: Tensor) -> Tensor:
+    if native.suits(a):
+        with plain_torch():
+            return native.pullback(a, cotangent)
     return vjp(lambda x: (_exponential(x),), a)[1]((cotangent,))[0].contiguous()
 
 

@@ -1,0 +1,47 @@
+/* The C interface of slicekit's kernels.
+ *
+ * Every function is a pure function of its arguments: no state, no allocation, safe to call from
+ * several threads at once. Arrays are contiguous, batch first, and named as in the Python library.
+ * Work space is the caller's: ask for its size, then hand it in; its contents do not matter.
+ *
+ * `real` is the size of a number in bytes: 4 for float, 8 for double. Arrays are passed as void*.
+ */
+#ifndef SLICEKIT_H
+#define SLICEKIT_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define SLICEKIT_API __declspec(dllexport)
+#else
+#define SLICEKIT_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a function returns. */
+enum {
+  SLICEKIT_OK = 0,
+  SLICEKIT_BAD_SIZE = 1,      /* a size is negative, zero where it may not be, or too large */
+  SLICEKIT_BAD_POINTER = 2,   /* an array that is needed is missing */
+  SLICEKIT_BAD_OPTION = 3,    /* an option or combination that the kernel does not know */
+  SLICEKIT_BAD_WORKSPACE = 4, /* the work space is too small */
+  SLICEKIT_BAD_INDEX = 5      /* an index points outside its table */
+};
+
+/* Number of this interface; the Python side refuses any other. */
+SLICEKIT_API int64_t slicekit_interface(void);
+
+/* Name of the instruction set in use: "avx2" or "baseline". */
+SLICEKIT_API const char *slicekit_isa(void);
+
+/* Whether the library was built with OpenMP, without which it runs on one thread. */
+SLICEKIT_API int64_t slicekit_has_openmp(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,79 @@
+/* Linear recurrences whose transitions are made from increments, in one pass:
+ *
+ *     h_{l+1} = h_l + F(Σ_i Δω_l^i A^i) h_l + u_l,    F(A) = A or exp(A) - I,
+ *
+ * for block-diagonal, skew-symmetric, diagonal-plus-low-rank and Walsh-Hadamard A^i and direct sums
+ * of them. Transitions are made for a few steps at a time, used at once, and made again (or kept)
+ * for the backward pass.
+ */
+#ifndef SLICEKIT_PANELS_H
+#define SLICEKIT_PANELS_H
+
+#include "slicekit.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of parts, with the parameters of each (channels, ...):
+ *   BLOCKS     blocks (k, b, b)                       size = b, dim = k b
+ *   SKEW       angles (k, b (b - 1) / 2)              size = b, exponential only
+ *   LOW_RANK   diagonal (dim), left, right (dim, r)   size = r, no exponential
+ *   HADAMARD   values (dim), dim a power of two       size = 0, no exponential
+ */
+enum {
+  SLICEKIT_BLOCKS = 0,
+  SLICEKIT_SKEW = 1,
+  SLICEKIT_LOW_RANK = 2,
+  SLICEKIT_HADAMARD = 3
+};
+
+typedef struct {
+  int64_t kind, dim, size, exponential;
+} slicekit_part;
+
+typedef struct {
+  int64_t real;       /* bytes of a number: 4 or 8 */
+  int64_t batch, length, channels, dim, columns;
+  int64_t vocabulary; /* rows of the table of increments; 0: one increment for each position */
+  int64_t parts;
+  int64_t rescale;    /* steps between two divisions of the state by its size; 0: none */
+  int64_t restore;    /* steps after which SKEW blocks get their norms back; 0: never */
+  int64_t threads;
+
+  const slicekit_part *part;
+  const void *const *parameters; /* three for each part, null where it has fewer */
+  const void *increments;        /* (batch, length, channels), or the table (vocabulary, channels) */
+  const int64_t *index;          /* (batch, length) rows of the table, or null */
+  const void *state;             /* (batch, dim, columns) */
+  const void *inputs;            /* (batch, length, dim, columns) or null */
+  void *states;                  /* (batch, length, dim, columns) */
+  void *factors;                 /* (batch, length, columns), with rescale */
+  void *kept;                    /* slicekit_panels_kept() numbers, or null: make again */
+
+  /* For the backward pass, which reads `states`, `factors` and `kept`. */
+  const void *in_states;         /* (batch, length, dim, columns) */
+  const void *in_last;           /* (batch, dim, columns), or null for zeros */
+  void *const *in_parameters;    /* three for each part */
+  void *in_increments;
+  void *in_state;
+  void *in_inputs;               /* null where there are no inputs */
+
+  void *workspace;
+  int64_t workspace_bytes;
+} slicekit_panels;
+
+/* Numbers to hold all transitions; 0 where they can't be kept, negative for bad sizes. */
+SLICEKIT_API int64_t slicekit_panels_kept(const slicekit_panels *problem);
+
+/* Bytes of work space that a pass needs; negative for bad sizes. */
+SLICEKIT_API int64_t slicekit_panels_workspace(const slicekit_panels *problem, int64_t backward);
+
+SLICEKIT_API int64_t slicekit_panels_forward(const slicekit_panels *problem);
+SLICEKIT_API int64_t slicekit_panels_backward(const slicekit_panels *problem);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

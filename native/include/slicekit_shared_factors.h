@@ -1,0 +1,59 @@
+/* The recurrence h_{l+1} = h_l + A(Δω_l) h_l + u_l with diagonal plus low rank, linear in Δω:
+ *
+ *     A(Δω) h = d(Δω) h + U (w (V^T h)),
+ *
+ * where d = Σ_i Δω^i diagonal^i, w repeats each Δω^i `rank` times, and the columns of U and V are
+ * those of all left^i and right^i. */
+#ifndef SLICEKIT_SHARED_FACTORS_H
+#define SLICEKIT_SHARED_FACTORS_H
+
+#include "slicekit.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  int64_t real; /* bytes of a number: 4 or 8 */
+  int64_t batch, length, channels, dim, columns;
+  int64_t rescale; /* steps between two divisions of the state by its size; 0: none */
+  int64_t threads;
+
+  const void *increments; /* (batch, length, channels) */
+  const void *state;      /* (batch, dim, columns) */
+  const void *inputs;     /* (batch, length, dim, columns) or null; not with rescale */
+  void *states;           /* (batch, length, dim, columns) */
+  void *last;             /* (batch, dim, columns) */
+  void *factors;          /* (batch, length, columns), with rescale */
+
+  /* For the backward pass, which reads `states` and `factors`. */
+  const void *in_states; /* (batch, length, dim, columns) */
+  const void *in_last;   /* (batch, dim, columns) */
+  void *in_increments;
+  void *in_state;
+  void *in_inputs; /* null where there are no inputs */
+
+  void *workspace;
+  int64_t workspace_bytes;
+
+  int64_t rank;
+  const void *diagonal; /* (channels, dim) */
+  const void *left;     /* (channels, dim, rank) */
+  const void *right;    /* (channels, dim, rank) */
+  void *in_diagonal;
+  void *in_left;
+  void *in_right;
+} slicekit_shared_factors;
+
+/* Bytes of work space that a pass needs; negative for bad sizes. */
+SLICEKIT_API int64_t slicekit_shared_factors_workspace(const slicekit_shared_factors *problem,
+                                                       int64_t backward);
+
+SLICEKIT_API int64_t slicekit_shared_factors_forward(const slicekit_shared_factors *problem);
+SLICEKIT_API int64_t slicekit_shared_factors_backward(const slicekit_shared_factors *problem);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

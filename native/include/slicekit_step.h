@@ -1,0 +1,46 @@
+/* One step of one layer, for use element by element: out = h + F(Σ_i Δω^i A^i) h.
+ *
+ * Parameters are used where they stand, nothing is packed or allocated.
+ */
+#ifndef SLICEKIT_STEP_H
+#define SLICEKIT_STEP_H
+
+#include "slicekit_panels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Further kinds of parts:
+ *   SPARSE           values, places (kept), int64 places in (channels, dim, dim)   size = kept
+ *   SHARED_FACTORS   diagonal (dim), left, right (dim, r) for each channel         size = r
+ * `option`: of BLOCKS, whether to exponentiate; of HADAMARD, whether to take the values' tanh.
+ */
+enum { SLICEKIT_SPARSE = 4, SLICEKIT_SHARED_FACTORS = 5 };
+
+typedef struct {
+  int64_t kind, dim, size, option;
+  const void *parameters[3];
+} slicekit_step_part;
+
+/* What stays the same from step to step. */
+typedef struct {
+  int64_t real, batch, channels, dim, parts;
+  const slicekit_step_part *part;
+  double dt; /* if not 0, increments are (1, x) dt with x (batch, channels - 1), otherwise x */
+} slicekit_step_plan;
+
+/* Rows of the largest block that is exponentiated here. */
+#define SLICEKIT_STEP_BLOCK 16
+
+/* x (batch, channels or channels - 1), state and out (batch, dim); out is not state.
+ * Returns SLICEKIT_NOT_FINITE, having done its work, if a number of out is not finite. */
+enum { SLICEKIT_NOT_FINITE = 100 };
+SLICEKIT_API int64_t slicekit_step(const slicekit_step_plan *plan, const void *x, const void *state,
+                                   void *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

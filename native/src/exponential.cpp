@@ -1,0 +1,141 @@
+// Exponentials of many matrices: groups of LANES, shared among the threads.
+#include "exponential_lanes.hpp"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "lane_groups.hpp"
+#include "slicekit_exponential.h"
+#include "workspace.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+using Sizes = slicekit_exponential_sizes;
+
+namespace {
+
+int64_t this_thread() {
+#if defined(_OPENMP)
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+template <class Real>
+int64_t groups(const Sizes &sizes) {
+  return (sizes.count + LANES<Real> - 1) / LANES<Real>;
+}
+
+template <class Real>
+int64_t threads(const Sizes &sizes) {
+  return most<int64_t>(1, least(sizes.threads, groups<Real>(sizes)));
+}
+
+// The work space: for each thread two batches and what the exponential needs.
+template <class Real>
+class Buffers {
+ public:
+  Buffers(const Sizes &sizes, Workspace &space)
+      : batch_(sizes.rows * sizes.rows * LANES<Real>),
+        each_(2 * batch_ + lanes_workspace(sizes.rows, Real())),
+        first_(space.take<Real>(threads<Real>(sizes) * each_)) {}
+
+  Real *x() const { return first_ + this_thread() * each_; }
+  Real *gradient() const { return x() + batch_; }
+  Real *scratch() const { return x() + 2 * batch_; }
+
+ private:
+  int64_t batch_, each_;
+  Real *first_;
+};
+
+// The matrices of one group, among all of an array.
+template <class Real>
+struct Group {
+  int64_t first, members, elements;
+
+  Group(const Sizes &sizes, int64_t number)
+      : first(number * LANES<Real>),
+        members(least<int64_t>(sizes.count - first, LANES<Real>)),
+        elements(sizes.rows * sizes.rows) {}
+
+  void read(const Real *array, Real *batch) const {
+    lanes::to_lanes(array + first * elements, members, elements, batch);
+  }
+
+  void write(const Real *batch, Real *array) const {
+    lanes::from_lanes(batch, members, elements, array + first * elements);
+  }
+};
+
+// Calls work(group) for every group; the groups, and so the results, do not depend on the threads.
+template <class Real, class Work>
+void for_each_group(const Sizes &sizes, const Work &work) {
+  const int64_t count = groups<Real>(sizes);
+  [[maybe_unused]] const int team = static_cast<int>(threads<Real>(sizes));
+#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
+  for (int64_t number = 0; number < count; ++number) work(Group<Real>(sizes, number));
+}
+
+template <class Real>
+void forward(const Sizes &sizes, const Real *x, Real *y, Workspace space) {
+  const Buffers<Real> buffers(sizes, space);
+  for_each_group<Real>(sizes, [&](const Group<Real> &group) {
+    Real *batch = buffers.x();
+    group.read(x, batch);
+    lanes_exponential_with_identity(sizes.rows, batch, batch, buffers.scratch());
+    group.write(batch, y);
+  });
+}
+
+template <class Real>
+void pullback(const Sizes &sizes, const Real *x, const Real *in_y, Real *in_x, Workspace space) {
+  const Buffers<Real> buffers(sizes, space);
+  for_each_group<Real>(sizes, [&](const Group<Real> &group) {
+    Real *batch = buffers.x(), *gradient = buffers.gradient();
+    group.read(x, batch);
+    group.read(in_y, gradient);
+    lanes_pullback(sizes.rows, batch, gradient, gradient, buffers.scratch());
+    group.write(gradient, in_x);
+  });
+}
+
+template <class Real>
+int64_t needed(const Sizes &sizes) {
+  Workspace space(nullptr);
+  const Buffers<Real> counted(sizes, space);
+  return space.needed();
+}
+
+}  // namespace
+
+int64_t exponential_bytes(const Sizes &sizes) {
+  return sizes.real == 4 ? needed<float>(sizes) : needed<double>(sizes);
+}
+
+void exponential_forward(const Sizes &sizes, const void *x, void *y, void *workspace) {
+  const Workspace space(workspace);
+  if (sizes.real == 4) {
+    forward(sizes, static_cast<const float *>(x), static_cast<float *>(y), space);
+  } else {
+    forward(sizes, static_cast<const double *>(x), static_cast<double *>(y), space);
+  }
+}
+
+void exponential_backward(const Sizes &sizes, const void *x, const void *in_y, void *in_x,
+                          void *workspace) {
+  const Workspace space(workspace);
+  if (sizes.real == 4) {
+    pullback(sizes, static_cast<const float *>(x), static_cast<const float *>(in_y),
+             static_cast<float *>(in_x), space);
+  } else {
+    pullback(sizes, static_cast<const double *>(x), static_cast<const double *>(in_y),
+             static_cast<double *>(in_x), space);
+  }
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

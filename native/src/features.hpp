@@ -1,0 +1,182 @@
+// The three products of a chunk: features from increments, and the two that pull gradients back.
+#pragma once
+
+#include "flow.hpp"
+#include "product.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+// Parameters in the order of the panels, for both directions of the products.
+template <class Real>
+struct Packed {
+  Real *forward;   // (feature panels, channels, LANES)
+  Real *backward;  // (channel groups, feature panels, LANES, LANES channels)
+  Real *rest;      // (channels that fill no group, feature panels, LANES)
+};
+
+// Channels beyond the last full lane group: a few are cheaper one by one than as a padded group.
+constexpr int64_t FEW = 3;
+
+template <class Real>
+struct ChannelGroups {
+  int64_t full, padded, few, over;
+
+  explicit ChannelGroups(int64_t channels) : full(channels / LANES<Real>) {
+    over = channels % LANES<Real>;
+    few = over <= FEW ? over : 0;
+    padded = over > FEW ? 1 : 0;
+  }
+  int64_t groups() const { return full + padded; }
+};
+
+template <class Real>
+inline Packed<Real> take_packed(const Layout &layout, int64_t channels, bool backward,
+                                Workspace &workspace) {
+  constexpr int64_t N = LANES<Real>;
+  const int64_t features = layout.feature_panels * N;
+  Packed<Real> packed = {workspace.take<Real>(features * channels), nullptr, nullptr};
+  if (backward) {
+    const ChannelGroups<Real> channel(channels);
+    packed.backward = workspace.take<Real>(features * N * channel.groups());
+    packed.rest = workspace.take<Real>(features * channel.few);
+  }
+  return packed;
+}
+
+SLICEKIT_INLINE const Part &part_of_panel(const Layout &layout, int64_t panel) {
+  int64_t p = layout.parts - 1;
+  while (layout.part[p].features_at > panel) --p;
+  return layout.part[p];
+}
+
+// Where the parameters of a panel's lanes begin, and how far apart their channels are.
+template <class Real>
+struct PanelColumns {
+  Real *at[LANES<Real>];
+  int64_t stride[LANES<Real>];
+};
+
+template <class Real>
+inline PanelColumns<Real> panel_columns(const Layout &layout, int64_t panel, bool gradients) {
+  const Part &part = part_of_panel(layout, panel);
+  PanelColumns<Real> columns;
+  for (int l = 0; l < LANES<Real>; ++l) {
+    const Column column = feature_column<Real>(part, panel - part.features_at, l);
+    columns.at[l] = nullptr;
+    if (column.which < 0) continue;
+    const void *tensor = gradients ? part.in_parameters[column.which] : part.parameters[column.which];
+    columns.at[l] = const_cast<Real *>(static_cast<const Real *>(tensor)) + column.at;
+    columns.stride[l] = part.columns_of(column.which);
+  }
+  return columns;
+}
+
+template <class Real>
+SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel, int64_t panels,
+                       int64_t channels, const Packed<Real> &to) {
+  constexpr int64_t N = LANES<Real>;
+  Real *rows = to.forward + panel * channels * N;
+  for (int64_t k = 0; k < channels; ++k) {
+    for (int64_t l = 0; l < N; ++l) {
+      rows[k * N + l] = from.at[l] ? from.at[l][k * from.stride[l]] : Real(0);
+    }
+  }
+  if (!to.backward) return;
+  const ChannelGroups<Real> channel(channels);
+  for (int64_t c = 0; c < channel.groups(); ++c) {
+    Real *square = to.backward + (c * panels + panel) * N * N;
+    const int64_t count = least(N, channels - c * N);
+    for (int64_t l = 0; l < N; ++l) {
+      for (int64_t x = 0; x < N; ++x) {
+        square[l * N + x] = x < count ? rows[(c * N + x) * N + l] : Real(0);
+      }
+    }
+  }
+  for (int64_t x = 0; x < channel.few; ++x) {
+    for (int64_t l = 0; l < N; ++l) {
+      to.rest[(x * panels + panel) * N + l] = rows[(channel.full * N + x) * N + l];
+    }
+  }
+}
+
+// Features of some rows from their increments (rows, channels).
+template <class Real>
+SLICEKIT_NOINLINE void make_features(const Layout &layout, const Packed<Real> &packed, int64_t channels,
+                          int64_t rows, const Real *increments, const Panels<Real> &to) {
+  for (int64_t p = 0; p < layout.feature_panels; ++p) {
+    product(rows, channels, increments, channels, 1, packed.forward + p * channels * LANES<Real>,
+            to.of(p, 0), to.row, false);
+  }
+}
+
+// total (feature panels, channels, LANES) += Σ_rows increments^T gradients.
+template <class Real>
+SLICEKIT_NOINLINE void add_parameter_gradients(const Layout &layout, int64_t channels, int64_t rows,
+                                    const Real *increments, const Panels<Real> &gradients,
+                                    Real *total) {
+  constexpr int64_t N = LANES<Real>;
+  for (int64_t p = 0; p < layout.feature_panels; ++p) {
+    product(channels, rows, increments, 1, channels, gradients.of(p, 0), total + p * channels * N, N,
+            true);
+  }
+}
+
+// Panels whose packed parameters fit in the first-level cache beside the rest.
+constexpr int64_t PANELS_AT_ONCE = 32;
+
+// One lane group of channels of in_increments (rows, channels), `width` of them real.
+template <class Real>
+inline void pull_channel_group(const Layout &layout, const Real *packed, int64_t channels,
+                               int64_t width, int64_t rows, const Panels<Real> &gradients,
+                               Real *in_increments) {
+  constexpr int64_t N = LANES<Real>;
+  Real some[TILE * N];
+  for (int64_t p = 0; p < layout.feature_panels; p += PANELS_AT_ONCE) {
+    const int64_t count = least(PANELS_AT_ONCE, layout.feature_panels - p);
+    for (int64_t r = 0; r < rows; r += TILE) {
+      const int height = static_cast<int>(least<int64_t>(TILE, rows - r));
+      Real *to = in_increments + r * channels;
+      const Real *from = gradients.of(p, r), *b = packed + p * N * N;
+      if (width == N) {
+        some_rows<Real>(height, count, gradients.panel, N, from, gradients.row, 1, b, to, channels,
+                        p > 0);
+        continue;
+      }
+      some_rows<Real>(height, count, gradients.panel, N, from, gradients.row, 1, b, some, N, false);
+      for (int64_t x = 0; x < height; ++x) {
+        for (int64_t c = 0; c < width; ++c) {
+          to[x * channels + c] = p ? to[x * channels + c] + some[x * N + c] : some[x * N + c];
+        }
+      }
+    }
+  }
+}
+
+// in_increments (rows, channels) = gradients · parameters^T.
+template <class Real>
+SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> &packed, int64_t channels,
+                            int64_t rows, const Panels<Real> &gradients, Real *in_increments) {
+  constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
+  const int64_t panels = layout.feature_panels;
+  const ChannelGroups<Real> channel(channels);
+  for (int64_t c = 0; c < channel.groups(); ++c) {
+    pull_channel_group(layout, packed.backward + c * panels * N * N, channels,
+                       least<int64_t>(N, channels - c * N), rows, gradients, in_increments + c * N);
+  }
+  for (int64_t x = 0; x < channel.few; ++x) {
+    const Real *rest = packed.rest + x * panels * N;
+    for (int64_t r = 0; r < rows; ++r) {
+      Vector<Real> low = zero<Real>(), high = zero<Real>();
+      for (int64_t p = 0; p < panels; ++p) {
+        const Real *from = gradients.of(p, r);
+        low += load(from) * load(rest + p * N);
+        high += load(from + V) * load(rest + p * N + V);
+      }
+      in_increments[r * channels + channel.full * N + x] = sum(low + high);
+    }
+  }
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

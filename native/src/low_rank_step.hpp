@@ -1,0 +1,75 @@
+// One step through A = diag(d) + Σ_k u_k v_k^T: h + A h, and its adjoint.
+#pragma once
+
+#include "layout.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+constexpr int64_t MAX_RANK = 256;
+
+// dots[k] = <panel first + k of every lane group, x>, for `rank` panels.
+template <class Real>
+SLICEKIT_INLINE void low_rank_dots(const Part &part, int64_t first, const Real *m, ptrdiff_t panel,
+                                   const Real *x, Real *dots) {
+  constexpr int V = WIDTH<Real>, N = LANES<Real>, AT_ONCE = 4;
+  const int64_t rank = part.size, stride = (1 + 2 * rank) * panel, groups = part.padded / N;
+  for (int64_t k0 = 0; k0 < rank; k0 += AT_ONCE) {
+    const int count = static_cast<int>(least<int64_t>(AT_ONCE, rank - k0));
+    Vector<Real> low[AT_ONCE] = {}, high[AT_ONCE] = {};
+    const Real *from = m + (first + k0) * panel;
+    for (int64_t g = 0; g < groups; ++g, from += stride) {
+      const Vector<Real> x_low = load(x + g * N), x_high = load(x + g * N + V);
+      for (int k = 0; k < count; ++k) {
+        low[k] += load(from + k * panel) * x_low;
+        high[k] += load(from + k * panel + V) * x_high;
+      }
+    }
+    for (int k = 0; k < count; ++k) dots[k0 + k] = sum(low[k] + high[k]);
+  }
+}
+
+template <class Real>
+SLICEKIT_NOINLINE void step_low_rank(const Part &part, const Real *m, ptrdiff_t panel, const Real *h,
+                          Real *out) {
+  constexpr int V = WIDTH<Real>;
+  const int64_t rank = part.size;
+  Real inner[MAX_RANK];
+  low_rank_dots(part, 1 + rank, m, panel, h, inner);
+  for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += (1 + 2 * rank) * panel) {
+    for (int64_t half = 0; half < 2 * V; half += V) {
+      const Vector<Real> x = load(h + i + half);
+      Vector<Real> y = x + load(m + half) * x;
+      for (int64_t k = 0; k < rank; ++k) y += load(m + (1 + k) * panel + half) * inner[k];
+      store(out + i + half, y);
+    }
+  }
+}
+
+// next += g + A^T g; in_m (+)= gradients of d, u and v; in_m may be m.
+template <bool ADD, class Real>
+SLICEKIT_NOINLINE void adjoint_low_rank(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
+                             ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
+  constexpr int V = WIDTH<Real>;
+  const int64_t rank = part.size, count = 1 + 2 * rank;
+  Real inner[MAX_RANK], outer[MAX_RANK];
+  low_rank_dots(part, 1 + rank, m, panel, h, inner);
+  low_rank_dots(part, 1, m, panel, g, outer);
+  auto put = [](Real *to, Vector<Real> x) { store(to, ADD ? load(to) + x : x); };
+  for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += count * panel, in_m += count * in_panel) {
+    for (int64_t half = 0; half < 2 * V; half += V) {
+      const Vector<Real> x = load(h + i + half), y = load(g + i + half);
+      Vector<Real> z = load(next + i + half) + y + load(m + half) * y;
+      put(in_m + half, y * x);
+      for (int64_t k = 0; k < rank; ++k) {
+        z += load(m + (1 + rank + k) * panel + half) * outer[k];
+        put(in_m + (1 + k) * in_panel + half, y * inner[k]);
+        put(in_m + (1 + rank + k) * in_panel + half, x * outer[k]);
+      }
+      store(next + i + half, z);
+    }
+  }
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

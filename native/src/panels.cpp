@@ -1,0 +1,305 @@
+// The fused recurrence, forwards and backwards: over chunks of positions, or over a table's rows.
+
+#include "panels.hpp"
+
+#include "sequences.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+namespace {
+
+// Steps of the sequences of one task that are made together.
+struct Chunk {
+  int64_t first_sequence, sequences, first_step, steps, length;
+
+  int64_t rows() const { return sequences * steps; }
+  int64_t first_row() const { return first_sequence * length + first_step; }
+  int64_t row(int64_t b, int64_t t) const { return (b - first_sequence) * steps + t - first_step; }
+};
+
+template <class Real>
+Chunk chunk_of(const Pass<Real> &pass, int64_t task, int64_t number) {
+  const Plan &plan = pass.plan;
+  const int64_t b = task * plan.together, t = number * plan.chunk;
+  return {b, least(plan.together, pass.q.batch - b), t, least(plan.chunk, pass.q.length - t),
+          pass.q.length};
+}
+
+template <class Real>
+int64_t chunks_of(const Pass<Real> &pass) {
+  return (pass.q.length + pass.plan.chunk - 1) / pass.plan.chunk;
+}
+
+// Panels of a chunk in scratch memory, or where they are kept.
+template <class Real>
+Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const Chunk &chunk,
+                       Real *scratch) {
+  Real *kept = static_cast<Real *>(pass.q.kept);
+  Real *at = kept ? kept + chunk.first_row() * layout.panels * LANES<Real> : scratch;
+  return {at, chunk.rows() * LANES<Real>, LANES<Real>};
+}
+
+template <class Real>
+void make_chunk(const Pass<Real> &pass, int64_t split, const Chunk &chunk,
+                const Panels<Real> &panels, const Scratch<Real> &scratch) {
+  const Layout &layout = pass.plan.layout[split];
+  make_features(layout, pass.packed[split], pass.q.channels, chunk.rows(),
+                pass.increments() + chunk.first_row() * pass.q.channels, panels);
+  pass.flow(layout, chunk.rows(), panels, scratch.flow);
+}
+
+template <class Real>
+void run_task(const Pass<Real> &pass, int64_t split, int64_t task, const Scratch<Real> &scratch) {
+  const Layout &layout = pass.plan.layout[split];
+  for (int64_t number = 0; number < chunks_of(pass); ++number) {
+    const Chunk chunk = chunk_of(pass, task, number);
+    const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
+    make_chunk(pass, split, chunk, panels, scratch);
+    for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
+      for (int64_t c = 0; c < pass.q.columns; ++c) {
+        const Sequence<Real> sequence = {pass.q, layout, scratch, b, c};
+        sequence.run(chunk.first_step, chunk.steps, panels.panel,
+                     [&](int64_t t) { return panels.of(0, chunk.row(b, t)); });
+      }
+    }
+  }
+}
+
+template <class Real>
+void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t slot,
+                   const Scratch<Real> &scratch) {
+  const slicekit_panels &q = pass.q;
+  const Layout &layout = pass.plan.layout[split];
+  Real *in_increments = split ? pass.partial[split] : static_cast<Real *>(q.in_increments);
+  Real *total = pass.totals[split] + slot * layout.feature_panels * q.channels * LANES<Real>;
+  for (int64_t number = chunks_of(pass) - 1; number >= 0; --number) {
+    const Chunk chunk = chunk_of(pass, task, number);
+    const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
+    const Panels<Real> gradients = {scratch.gradients, panels.panel, panels.row};
+    if (!q.kept) make_chunk(pass, split, chunk, panels, scratch);
+    for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
+      auto from = [&](int64_t t) { return panels.of(0, chunk.row(b, t)); };
+      auto to = [&](int64_t t) { return gradients.of(0, chunk.row(b, t)); };
+      for (int64_t c = 0; c < q.columns; ++c) {
+        const Sequence<Real> sequence = {q, layout, scratch, b, c};
+        const int64_t first = chunk.first_step, count = chunk.steps, apart = panels.panel;
+        if (c == 0) {
+          sequence.template run_back<false>(first, count, apart, apart, from, to);
+        } else {
+          sequence.template run_back<true>(first, count, apart, apart, from, to);
+        }
+      }
+    }
+    pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
+    const int64_t at = chunk.first_row() * q.channels;
+    add_parameter_gradients(layout, q.channels, chunk.rows(), pass.increments() + at, gradients,
+                            total);
+    pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
+                    in_increments + at);
+  }
+}
+
+template <class Real>
+void clear(Real *numbers, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) numbers[i] = 0;
+}
+
+// The tasks of one accumulator: all of one task's in a split problem, an equal share otherwise.
+template <class Real>
+void run_slot_back(const Pass<Real> &pass, int64_t split, int64_t slot,
+                   const Scratch<Real> &scratch) {
+  const Plan &plan = pass.plan;
+  const int64_t numbers = plan.layout[split].feature_panels * pass.q.channels * LANES<Real>;
+  clear(pass.totals[split] + slot * numbers, numbers);
+  for (int64_t task = slot * plan.tasks / plan.slots; task < (slot + 1) * plan.tasks / plan.slots;
+       ++task) {
+    run_task_back(pass, split, task, slot, scratch);
+  }
+}
+
+template <class Real>
+void add_partial_increments(const Pass<Real> &pass) {
+  const slicekit_panels &q = pass.q;
+  Real *total = static_cast<Real *>(q.in_increments);
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < q.batch * q.length * q.channels; ++i) {
+    for (int64_t s = 1; s < pass.plan.splits; ++s) total[i] += pass.partial[s][i];
+  }
+}
+
+// A table's rows follow each other, each with all its panels: a step reads one row.
+template <class Real>
+Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
+  return {at, LANES<Real>, pass.plan.layout[0].panels * LANES<Real>};
+}
+
+// Rows of a table that a thread makes at a time.
+constexpr int64_t TABLE_ROWS = 48;
+
+template <class Real>
+void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+  const slicekit_panels &q = pass.q;
+  const Layout &layout = pass.plan.layout[0];
+#pragma omp for schedule(static)
+  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
+    const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
+    Panels<Real> panels = rows_of_table(pass, pass.table);
+    panels.at = panels.of(0, first);
+    make_features(layout, pass.packed[0], q.channels, rows, pass.increments() + first * q.channels,
+                  panels);
+    pass.flow(layout, rows, panels, scratch.flow);
+  }
+}
+
+template <class Real>
+void run_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scratch) {
+  const Panels<Real> table = rows_of_table(pass, pass.table);
+  const int64_t *index = pass.q.index + b * pass.q.length;
+  for (int64_t c = 0; c < pass.q.columns; ++c) {
+    const Sequence<Real> sequence = {pass.q, pass.plan.layout[0], scratch, b, c};
+    sequence.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, index[t]); });
+  }
+}
+
+template <class Real>
+void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Real> &scratch) {
+  const Plan &plan = pass.plan;
+  const int64_t numbers = pass.q.vocabulary * plan.layout[0].panels * LANES<Real>;
+  const Panels<Real> table = rows_of_table(pass, pass.table);
+  const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * numbers);
+  clear(gradients.at, numbers);
+  for (int64_t b = slot * plan.tasks / plan.slots; b < (slot + 1) * plan.tasks / plan.slots; ++b) {
+    const int64_t *index = pass.q.index + b * pass.q.length;
+    for (int64_t c = 0; c < pass.q.columns; ++c) {
+      const Sequence<Real> sequence = {pass.q, plan.layout[0], scratch, b, c};
+      sequence.template run_back<true>(
+          0, pass.q.length, table.panel, gradients.panel,
+          [&](int64_t t) { return table.of(0, index[t]); },
+          [&](int64_t t) { return gradients.of(0, index[t]); });
+    }
+  }
+}
+
+// Sums the slots' gradients of the table and pulls them back to its increments and the parameters.
+template <class Real>
+void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+  constexpr int64_t N = LANES<Real>;
+  const slicekit_panels &q = pass.q;
+  const Layout &layout = pass.plan.layout[0];
+  const Panels<Real> gradients = {pass.in_panels, q.vocabulary * N, N};
+  const Panels<Real> table = rows_of_table(pass, pass.table);
+#pragma omp for schedule(static)
+  for (int64_t v = 0; v < q.vocabulary; ++v) {
+    for (int64_t p = 0; p < layout.panels; ++p) {
+      const Real *from = pass.in_table + (v * layout.panels + p) * N;
+      Real *to = gradients.of(p, v);
+      for (int64_t l = 0; l < N; ++l) {
+        Real total = from[l];
+        for (int64_t slot = 1; slot < pass.plan.slots; ++slot) {
+          total += from[slot * q.vocabulary * layout.panels * N + l];
+        }
+        to[l] = total;
+      }
+    }
+  }
+#pragma omp for schedule(static)
+  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
+    const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
+    Panels<Real> own = gradients, features = table;
+    own.at = own.of(0, first);
+    features.at = features.of(0, first);
+    pass.pull_flow(layout, rows, features, own, scratch.flow);
+    pull_increments(layout, pass.packed[0], q.channels, rows, own,
+                    static_cast<Real *>(q.in_increments) + first * q.channels);
+  }
+#pragma omp for schedule(static)
+  for (int64_t p = 0; p < layout.feature_panels; ++p) {
+    product(q.channels, q.vocabulary, pass.increments(), 1, q.channels, gradients.of(p, 0),
+            pass.totals[0] + p * q.channels * N, N, false);
+  }
+}
+
+template <class Real>
+void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
+  const Plan &plan = pass.plan;
+  pass.pack();
+  if (pass.q.vocabulary) {
+    make_table(pass, scratch);
+#pragma omp for schedule(dynamic)
+    for (int64_t b = 0; b < pass.q.batch; ++b) run_table_task(pass, b, scratch);
+    return;
+  }
+#pragma omp for schedule(dynamic)
+  for (int64_t unit = 0; unit < plan.splits * plan.tasks; ++unit) {
+    run_task(pass, unit / plan.tasks, unit % plan.tasks, scratch);
+  }
+}
+
+template <class Real>
+void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
+  const Plan &plan = pass.plan;
+  pass.pack();
+  if (pass.q.vocabulary) {
+    make_table(pass, scratch);
+#pragma omp for schedule(dynamic)
+    for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
+    pull_table(pass, scratch);
+  } else {
+#pragma omp for schedule(dynamic)
+    for (int64_t unit = 0; unit < plan.splits * plan.slots; ++unit) {
+      run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch);
+    }
+    if (plan.splits > 1) add_partial_increments(pass);
+  }
+  pass.unpack();
+}
+
+template <class Real>
+int64_t run_pass(const slicekit_panels &q, bool back) {
+  Pass<Real> pass(q, back);
+  Scratch<Real> scratch[MAX_THREADS];
+  const int64_t threads = least(q.threads, MAX_THREADS);
+  for (int64_t i = 0; i < threads; ++i) scratch[i] = pass.take_scratch();
+  if (pass.workspace.needed() > q.workspace_bytes) return SLICEKIT_BAD_WORKSPACE;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    if (back) {
+      backward(pass, scratch[this_thread()]);
+    } else {
+      forward(pass, scratch[this_thread()]);
+    }
+  }
+  return SLICEKIT_OK;
+}
+
+template <class Real>
+int64_t workspace_of(slicekit_panels q, bool back) {
+  q.workspace = nullptr;
+  Pass<Real> pass(q, back);
+  for (int64_t i = 0; i < least(q.threads, MAX_THREADS); ++i) pass.take_scratch();
+  return pass.workspace.needed();
+}
+
+template <class Real>
+int64_t numbers_kept(const slicekit_panels &q) {
+  Plan plan;
+  make_plan<Real>(q, plan);
+  return can_keep(q, plan) ? q.batch * q.length * plan.layout[0].panels * LANES<Real> : 0;
+}
+
+}  // namespace
+
+int64_t panels_run(const slicekit_panels &q, bool back) {
+  return q.real == 4 ? run_pass<float>(q, back) : run_pass<double>(q, back);
+}
+
+int64_t panels_workspace(const slicekit_panels &q, bool back) {
+  return q.real == 4 ? workspace_of<float>(q, back) : workspace_of<double>(q, back);
+}
+
+int64_t panels_kept(const slicekit_panels &q) {
+  return q.real == 4 ? numbers_kept<float>(q) : numbers_kept<double>(q);
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

@@ -1,0 +1,161 @@
+// The fused recurrence: what one pass over a problem holds, and its parts that all sources share.
+#pragma once
+
+#include "features.hpp"
+#include "plan.hpp"
+#include "steps.hpp"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+SLICEKIT_INLINE int64_t this_thread() {
+#if defined(_OPENMP)
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+// What a thread works with.
+template <class Real>
+struct Scratch {
+  Real *transitions;  // panels of a chunk
+  Real *gradients;    // their gradients, where they can't be written over the transitions
+  FlowScratch<Real> flow;
+  Real *norms;        // of rotated blocks, for each column
+  Real *state;        // a padded state
+  Real *moved;        // another
+  Real *carry;        // padded gradients, one for each column
+  Real *extra;        // for the Walsh-Hadamard transform
+};
+
+template <class Real>
+struct Pass {
+  const slicekit_panels &q;
+  Plan plan;
+  bool backward;
+  Packed<Real> packed[MAX_SPLITS];
+  Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES)
+  Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first
+  Real *table;                // (vocabulary, panels, LANES)
+  Real *in_table;             // (slots, vocabulary, panels, LANES)
+  Real *in_panels;            // the sum of these, panel by panel
+  Workspace workspace;
+
+  Pass(const slicekit_panels &problem, bool backward)
+      : q(problem), backward(backward), workspace(problem.workspace) {
+    make_plan<Real>(q, plan);
+    for (int64_t s = 0; s < plan.splits; ++s) take_split(s);
+    table = in_table = in_panels = nullptr;
+    if (q.vocabulary) take_table();
+  }
+
+  const Real *increments() const { return static_cast<const Real *>(q.increments); }
+  int64_t steps_row(int64_t b, int64_t t) const { return b * q.length + t; }
+  bool apart() const { return q.kept || q.columns > 1; }
+
+  void take_split(int64_t s) {
+    Layout &layout = plan.layout[s];
+    layout.direct &= q.columns == 1;
+    layout.place = workspace.take<int32_t>(layout.dim);
+    if (workspace.has_memory()) place_state(layout);
+    packed[s] = take_packed<Real>(layout, q.channels, backward, workspace);
+    totals[s] = partial[s] = nullptr;
+    if (!backward) return;
+    const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
+    totals[s] = workspace.take<Real>(numbers * (q.vocabulary ? 1 : plan.slots));
+    if (s > 0) partial[s] = workspace.take<Real>(q.batch * q.length * q.channels);
+  }
+
+  void take_table() {
+    const int64_t numbers = q.vocabulary * plan.layout[0].panels * LANES<Real>;
+    table = workspace.take<Real>(numbers);
+    if (!backward) return;
+    in_table = workspace.take<Real>(numbers * plan.slots);
+    in_panels = workspace.take<Real>(numbers);
+  }
+
+  // Each thread takes its own after what they share.
+  Scratch<Real> take_scratch() {
+    constexpr int64_t N = LANES<Real>;
+    int64_t panels = 0, padded = 0, dim = 0;
+    for (int64_t s = 0; s < plan.splits; ++s) {
+      panels = most(panels, plan.layout[s].panels);
+      padded = most(padded, plan.layout[s].padded);
+      dim = most(dim, plan.layout[s].dim);
+    }
+    const int64_t numbers = q.vocabulary ? 0 : panels * plan.rows * N;
+    Scratch<Real> scratch = {};
+    scratch.transitions = workspace.take<Real>(q.kept ? 0 : numbers);
+    scratch.gradients = backward && apart() ? workspace.take<Real>(numbers) : scratch.transitions;
+    scratch.flow = take_flow_scratch<Real>(plan.layout[0], workspace);
+    scratch.norms = workspace.take<Real>(dim * q.columns);
+    scratch.state = workspace.take<Real>(padded);
+    scratch.moved = workspace.take<Real>(padded);
+    scratch.carry = workspace.take<Real>(backward ? padded * q.columns : 0);
+    scratch.extra = workspace.take<Real>(backward ? padded : 0);
+    return scratch;
+  }
+
+  void pack() {
+    const int64_t panels_of_all = all_feature_panels();
+#pragma omp for schedule(static)
+    for (int64_t all = 0; all < panels_of_all; ++all) {
+      int64_t s = 0, panel = all;
+      for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
+      const Layout &layout = plan.layout[s];
+      pack_panel<Real>(panel_columns<Real>(layout, panel, false), panel, layout.feature_panels,
+                       q.channels, packed[s]);
+    }
+  }
+
+  // Sums the accumulators in a fixed order and puts them where the parameters have their gradients.
+  void unpack() {
+    constexpr int64_t N = LANES<Real>;
+    const int64_t panels_of_all = all_feature_panels(), slots = q.vocabulary ? 1 : plan.slots;
+#pragma omp for schedule(static)
+    for (int64_t all = 0; all < panels_of_all; ++all) {
+      int64_t s = 0, panel = all;
+      for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
+      const Layout &layout = plan.layout[s];
+      const PanelColumns<Real> to = panel_columns<Real>(layout, panel, true);
+      const int64_t apart = layout.feature_panels * q.channels * N;
+      for (int64_t k = 0; k < q.channels; ++k) {
+        const Real *from = totals[s] + (panel * q.channels + k) * N;
+        for (int64_t l = 0; l < N; ++l) {
+          if (!to.at[l]) continue;
+          Real total = from[l];
+          for (int64_t slot = 1; slot < slots; ++slot) total += from[slot * apart + l];
+          to.at[l][k * to.stride[l]] = total;
+        }
+      }
+    }
+  }
+
+  int64_t all_feature_panels() const {
+    int64_t total = 0;
+    for (int64_t s = 0; s < plan.splits; ++s) total += plan.layout[s].feature_panels;
+    return total;
+  }
+
+  void flow(const Layout &layout, int64_t rows, const Panels<Real> &panels,
+            const FlowScratch<Real> &scratch) const {
+    for (int64_t p = 0; p < layout.parts; ++p) {
+      if (layout.part[p].exponential) flow_part(layout.part[p], rows, panels, scratch);
+    }
+  }
+
+  void pull_flow(const Layout &layout, int64_t rows, const Panels<Real> &features,
+                 const Panels<Real> &gradients, const FlowScratch<Real> &scratch) const {
+    for (int64_t p = 0; p < layout.parts; ++p) {
+      if (layout.part[p].exponential) pull_part(layout.part[p], rows, features, gradients, scratch);
+    }
+  }
+};
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

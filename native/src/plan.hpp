@@ -1,0 +1,140 @@
+// How a problem is cut up: splits of the state, tasks of sequences, chunks of steps.
+//
+// A *task* is one sequence, taken `chunk` steps at a time, or a few sequences that together are
+// shorter than that. Where there are fewer tasks than threads and the parts allow it, the state is
+// split between threads as well. Nothing but the splits depends on the number of threads.
+#pragma once
+
+#include "layout.hpp"
+#include "product.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+constexpr int64_t MAX_PARTS = 256, MAX_SPLITS = 64, MAX_THREADS = 256;
+constexpr int64_t CHUNK_BYTES = 192 * 1024, MOST_ROWS = 96, LEAST_ROWS = 48;
+
+struct Plan {
+  Part part[MAX_PARTS + MAX_SPLITS];
+  Layout layout[MAX_SPLITS];
+  int64_t splits;
+  int64_t chunk;      // steps
+  int64_t together;   // sequences of a task
+  int64_t tasks;
+  int64_t slots;      // accumulators of parameter gradients, for each split
+  int64_t rows;       // of the largest chunk
+};
+
+inline Part part_of(const slicekit_panels &q, int64_t p, int64_t state_at) {
+  const slicekit_part &given = q.part[p];
+  Part part = {};
+  part.kind = given.kind;
+  part.dim = given.dim;
+  part.size = given.size;
+  part.exponential = given.exponential != 0;
+  part.blocks = part.all_blocks = part.is_blocks() ? given.dim / given.size : 0;
+  part.state_at = state_at;
+  part.parameters = q.parameters ? q.parameters + 3 * p : nullptr;
+  part.in_parameters = q.in_parameters ? q.in_parameters + 3 * p : nullptr;
+  return part;
+}
+
+template <class Real>
+inline int64_t blocks_of_lane_group(const Part &part) {
+  return part.size > LANES<Real> ? 1 : LANES<Real> / part.width;
+}
+
+// Panels that may go to different splits from those of their neighbours, over all parts.
+template <class Real>
+inline int64_t lane_groups(const slicekit_panels &q) {
+  int64_t total = 0;
+  for (int64_t p = 0; p < q.parts; ++p) {
+    Part part = part_of(q, p, 0);
+    size_part<Real>(part);
+    const int64_t step = blocks_of_lane_group<Real>(part);
+    total += (part.blocks + step - 1) / step * part.size;
+  }
+  return total;
+}
+
+inline bool may_split(const slicekit_panels &q) {
+  if (q.rescale || q.vocabulary || q.kept) return false;
+  for (int64_t p = 0; p < q.parts; ++p) {
+    if (q.part[p].kind != SLICEKIT_BLOCKS && q.part[p].kind != SLICEKIT_SKEW) return false;
+  }
+  return true;
+}
+
+// Deals the lane groups of all parts out to `splits` layouts of about the same work.
+template <class Real>
+inline void deal_out(const slicekit_panels &q, Plan &plan) {
+  const int64_t total = plan.splits > 1 ? lane_groups<Real>(q) : 1;
+  int64_t made = 0, weight = 0, state_at = 0, split = 0;
+  plan.layout[0] = {};
+  plan.layout[0].part = plan.part;
+  auto add = [&](const Part &part) {
+    plan.part[made++] = part;
+    plan.layout[split].parts += 1;
+  };
+  for (int64_t p = 0; p < q.parts; ++p) {
+    Part whole = part_of(q, p, state_at);
+    state_at += whole.dim;
+    if (plan.splits == 1) {
+      add(whole);
+      continue;
+    }
+    size_part<Real>(whole);
+    const int64_t step = blocks_of_lane_group<Real>(whole);
+    Part piece = whole;
+    piece.blocks = 0;
+    for (int64_t k = 0; k < whole.blocks; k += step) {
+      piece.blocks += least(step, whole.blocks - k);
+      weight += whole.size;
+      const bool full = weight >= total * (split + 1) / plan.splits && split + 1 < plan.splits;
+      if (!full && k + step < whole.blocks) continue;
+      piece.dim = piece.blocks * piece.size;
+      add(piece);
+      piece.first_block += piece.blocks;
+      piece.state_at += piece.dim;
+      piece.blocks = 0;
+      if (full) {
+        plan.layout[++split] = {};
+        plan.layout[split].part = plan.part + made;
+      }
+    }
+  }
+  plan.splits = plan.layout[split].parts ? split + 1 : split;
+  for (int64_t s = 0; s < plan.splits; ++s) lay_out<Real>(plan.layout[s]);
+}
+
+template <class Real>
+inline void make_plan(const slicekit_panels &q, Plan &plan) {
+  plan.splits = 1;
+  deal_out<Real>(q, plan);
+  const int64_t row = plan.layout[0].panels * 64;
+  const int64_t most_rows = least(MOST_ROWS, most(LEAST_ROWS, CHUNK_BYTES / row / TILE * TILE));
+  const int64_t chunks = (q.length + most_rows - 1) / most_rows;
+  plan.chunk = (q.length + chunks - 1) / chunks;
+  plan.together = chunks > 1 ? 1 : least(most_rows / q.length, most<int64_t>(1, q.batch / 8));
+  if (q.vocabulary) plan.together = 1, plan.chunk = q.length;
+  plan.rows = plan.together * plan.chunk;
+  plan.tasks = (q.batch + plan.together - 1) / plan.together;
+  if (plan.tasks < q.threads && may_split(q)) {
+    const int64_t wanted = (q.threads + plan.tasks - 1) / most<int64_t>(plan.tasks, 1);
+    plan.splits = least(least(wanted, MAX_SPLITS), lane_groups<Real>(q));
+    deal_out<Real>(q, plan);
+  }
+  plan.slots = plan.splits > 1 ? plan.tasks : least(q.threads, plan.tasks);
+}
+
+// Whether all transitions can be kept: where they are their features, and one for each position.
+inline bool can_keep(const slicekit_panels &q, const Plan &plan) {
+  if (q.vocabulary || plan.splits > 1) return false;
+  for (int64_t p = 0; p < q.parts; ++p) {
+    if (q.part[p].exponential) return false;
+  }
+  return true;
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

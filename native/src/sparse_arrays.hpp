@@ -1,0 +1,39 @@
+// The arrays of a sparse problem with their type; slicekit_sparse.h says what they are.
+#pragma once
+
+#include "simd.hpp"
+#include "slicekit_sparse.h"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+namespace sparse {
+
+template <class Real>
+struct Arrays {
+  explicit Arrays(const slicekit_sparse &problem)
+      : values(static_cast<const Real *>(problem.values)),
+        places(problem.places),
+        increments(static_cast<const Real *>(problem.increments)),
+        state(static_cast<const Real *>(problem.state)),
+        inputs(static_cast<const Real *>(problem.inputs)),
+        states(static_cast<Real *>(problem.states)),
+        last(static_cast<Real *>(problem.last)),
+        factors(static_cast<Real *>(problem.factors)),
+        in_states(static_cast<const Real *>(problem.in_states)),
+        in_last(static_cast<const Real *>(problem.in_last)),
+        in_values(static_cast<Real *>(problem.in_values)),
+        in_increments(static_cast<Real *>(problem.in_increments)),
+        in_state(static_cast<Real *>(problem.in_state)),
+        in_inputs(static_cast<Real *>(problem.in_inputs)) {}
+
+  const Real *values;
+  const int64_t *places;
+  const Real *increments, *state, *inputs;
+  Real *states, *last, *factors;
+  const Real *in_states, *in_last;
+  Real *in_values, *in_increments, *in_state, *in_inputs;
+};
+
+}  // namespace sparse
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

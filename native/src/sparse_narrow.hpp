@@ -1,0 +1,260 @@
+// Sparse recurrence with steps in lanes, for few sequences: A(Δω) is formed for a chunk of steps.
+//
+// Each element of A is a sum over channels, made for a whole chunk at a time; then the chunk's
+// steps are plain products of a matrix and a vector. The same code makes A for the forward pass and
+// A^T for the backward pass: matrices are stored by the index that a step sums over.
+#pragma once
+
+#include "sparse_arrays.hpp"
+#include "sparse_lanes.hpp"
+#include "sparse_sums.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+namespace sparse {
+
+// The matrices of up to ROW steps: (dim, width) each, columns padded to whole lane groups.
+template <class Real>
+class Matrices {
+ public:
+  Matrices(Workspace &space, int64_t channels, int64_t dim)
+      : channels_(channels),
+        dim_(dim),
+        width_(round_up(dim, L)),
+        // A lane group more, lest the same element of all matrices share one set of the cache.
+        size_(dim * width_ + L) {
+    increments_ = space.take<Real>(channels * ROW<Real>);
+    sums_ = space.take<Real>(width_ * ROW<Real>);
+    matrices_ = space.take<Real>(ROW<Real> * size_);
+  }
+
+  int64_t width() const { return width_; }
+  const Real *increments() const { return increments_; }
+
+  // Padding takes part in the arithmetic, and should be cheap numbers.
+  void clear_padding() {
+    for (int64_t k = dim_ * ROW<Real>; k < width_ * ROW<Real>; ++k) sums_[k] = 0;
+  }
+
+  // Lists by (input, output) over channels; increments of consecutive steps.
+  void make(const Lists<Real> &lists, Rows<const Real> increments, int64_t steps) {
+    switch ((steps + L - 1) / L) {
+      case 3: return make<3>(lists, increments, steps);
+      case 2: return make<2>(lists, increments, steps);
+      case 1: return make<1>(lists, increments, steps);
+    }
+  }
+
+  // to += M_step x; `to` has `width` numbers.
+  void multiply(int64_t step, const Real *x, Real *to) const {
+    const Real *matrix = matrices_ + step * size_;
+    int64_t column = 0;
+    for (; column + 4 * L <= width_; column += 4 * L) columns<4>(matrix + column, x, to + column);
+    switch ((width_ - column) / L) {
+      case 3: return columns<3>(matrix + column, x, to + column);
+      case 2: return columns<2>(matrix + column, x, to + column);
+      case 1: return columns<1>(matrix + column, x, to + column);
+    }
+  }
+
+ private:
+  static constexpr int L = LANES<Real>;
+
+  template <int G>
+  void make(const Lists<Real> &lists, Rows<const Real> increments, int64_t steps) {
+    for (int q = 0; q < G; ++q) {
+      const Rows<const Real> rows{increments.first + q * L * increments.lane, increments.lane, 1};
+      gather(rows, steps - q * L, channels_, increments_ + q * L, ROW<Real>);
+    }
+    for (int64_t input = 0; input < dim_; ++input) {
+      const List *end = lists.of(input + 1);
+      for (const List *list = lists.of(input); list < end; ++list) {
+        store_lanes(sums_ + list->target * static_cast<int64_t>(ROW<Real>), L,
+                    list_sum<G>(lists, *list, increments_, L));
+      }
+      for (int q = 0; q < G; ++q) {
+        Real *first = matrices_ + q * L * size_ + input * width_;
+        scatter(sums_ + q * L, ROW<Real>, L, width_, Rows<Real>{first, size_, 1}, false);
+      }
+    }
+  }
+
+  // G lane groups of the product.
+  template <int G>
+  void columns(const Real *matrix, const Real *x, Real *to) const {
+    Lanes<G, Real> sum = load_lanes<G>(to, L);
+    for (int64_t input = 0; input < dim_; ++input) {
+      add_multiple(sum, x[input], matrix + input * width_, L);
+    }
+    store_lanes(to, L, sum);
+  }
+
+  int64_t channels_, dim_, width_, size_;
+  Real *increments_, *sums_, *matrices_;
+};
+
+template <class Real>
+class NarrowForward {
+ public:
+  NarrowForward(Workspace &space, const slicekit_sparse &sizes)
+      : n_(sizes), matrices_(space, n_.channels, n_.dim) {
+    state_ = space.take<Real>(matrices_.width());
+    next_ = space.take<Real>(matrices_.width());
+  }
+
+  // Lists by (column, row) over channels.
+  void run(const Arrays<Real> &arrays, const Lists<Real> &lists, int64_t sequence,
+           int64_t column) {
+    const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
+    const Field increments{n_.length, n_.channels, 1};
+    matrices_.clear_padding();
+    for (int64_t r = 0; r < matrices_.width(); ++r) state_[r] = 0;
+    copy(state.at(arrays.state, sequence, 0, column), n_.columns, state_, 1);
+    for (int64_t t = 0; t < n_.length; ++t) {
+      if (t % ROW<Real> == 0) {
+        matrices_.make(lists, increments.over_steps(arrays.increments, sequence, t, 0),
+                       least<int64_t>(ROW<Real>, n_.length - t));
+      }
+      if (n_.rescale) {
+        arrays.factors[(sequence * n_.length + t) * n_.columns + column] = divide(t);
+      }
+      for (int64_t r = 0; r < matrices_.width(); ++r) next_[r] = state_[r];
+      if (arrays.inputs) {
+        const Real *input = states.at(arrays.inputs, sequence, t, column);
+        for (int64_t r = 0; r < n_.dim; ++r) next_[r] += input[r * n_.columns];
+      }
+      matrices_.multiply(t % ROW<Real>, state_, next_);
+      copy(next_, 1, states.at(arrays.states, sequence, t, column), n_.columns);
+      Real *before = state_;
+      state_ = next_;
+      next_ = before;
+    }
+    copy(state_, 1, state.at(arrays.last, sequence, 0, column), n_.columns);
+  }
+
+ private:
+  void copy(const Real *from, ptrdiff_t from_step, Real *to, ptrdiff_t to_step) const {
+    for (int64_t r = 0; r < n_.dim; ++r) to[r * to_step] = from[r * from_step];
+  }
+
+  // Divides the state by its largest modulus, if it is time, and returns the factor.
+  Real divide(int64_t t) {
+    if (t == 0 || t % n_.rescale) return 1;
+    Real largest = 0;
+    for (int64_t r = 0; r < n_.dim; ++r) {
+      largest = most(largest, state_[r] < 0 ? -state_[r] : state_[r]);
+    }
+    if (largest == 0) return 1;
+    for (int64_t r = 0; r < n_.dim; ++r) state_[r] /= largest;
+    return largest;
+  }
+
+  const slicekit_sparse &n_;
+  Matrices<Real> matrices_;
+  Real *state_, *next_;
+};
+
+template <class Real>
+class NarrowBackward {
+ public:
+  NarrowBackward(Workspace &space, const slicekit_sparse &sizes)
+      : n_(sizes), matrices_(space, n_.channels, n_.dim) {
+    const int64_t width = matrices_.width();
+    carry_ = space.take<Real>(width);
+    adjoints_ = space.take<Real>(ROW<Real> * width);
+    befores_ = space.take<Real>(ROW<Real> * width);
+    adjoint_lanes_ = space.take<Real>(n_.dim * ROW<Real>);
+    before_lanes_ = space.take<Real>(n_.dim * ROW<Real>);
+    in_increments_ = space.take<Real>(n_.channels * ROW<Real>);
+  }
+
+  // by_row: lists by (channel, row) over columns; elements: by (row, column) over channels.
+  void run(const Arrays<Real> &arrays, const Lists<Real> &by_row,
+           const Lists<Real> &elements, int64_t sequence, int64_t column, Real *in_values) {
+    const Field increments{n_.length, n_.channels, 1}, state{1, n_.dim, n_.columns};
+    matrices_.clear_padding();
+    for (int64_t r = 0; r < matrices_.width(); ++r) carry_[r] = 0;
+    const Real *in_last = state.at(arrays.in_last, sequence, 0, column);
+    for (int64_t r = 0; r < n_.dim; ++r) carry_[r] = in_last[r * n_.columns];
+    for (int64_t start = (n_.length - 1) / ROW<Real> * ROW<Real>; start >= 0 && n_.length;
+         start -= ROW<Real>) {
+      const int64_t steps = least<int64_t>(ROW<Real>, n_.length - start);
+      matrices_.make(elements, increments.over_steps(arrays.increments, sequence, start, 0), steps);
+      for (int64_t s = steps - 1; s >= 0; --s) step(arrays, sequence, column, start + s, s);
+      const Rows<Real> to =
+          increments.over_steps(arrays.in_increments, sequence, start, 0);
+      switch ((steps + L - 1) / L) {
+        case 3: pull<3>(by_row, steps, to, column > 0, in_values); break;
+        case 2: pull<2>(by_row, steps, to, column > 0, in_values); break;
+        case 1: pull<1>(by_row, steps, to, column > 0, in_values); break;
+      }
+    }
+    Real *in_state = state.at(arrays.in_state, sequence, 0, column);
+    for (int64_t r = 0; r < n_.dim; ++r) in_state[r * n_.columns] = carry_[r];
+  }
+
+ private:
+  static constexpr int L = LANES<Real>;
+
+  // Step t, number s of its chunk: keeps the state before it and the adjoint after it.
+  void step(const Arrays<Real> &arrays, int64_t sequence, int64_t column, int64_t t,
+            int64_t s) {
+    const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
+    const Real *before = t ? states.at(arrays.states, sequence, t - 1, column)
+                           : state.at(arrays.state, sequence, 0, column);
+    const Real *own = states.at(arrays.in_states, sequence, t, column);
+    const bool divided = n_.rescale && t > 0 && t % n_.rescale == 0;
+    const Real factor =
+        divided ? arrays.factors[(sequence * n_.length + t) * n_.columns + column] : Real(1);
+    Real *kept = befores_ + s * matrices_.width(), *adjoint = adjoints_ + s * matrices_.width();
+    for (int64_t r = 0; r < n_.dim; ++r) {
+      kept[r] = before[r * n_.columns] / factor;
+      adjoint[r] = carry_[r] += own[r * n_.columns];
+    }
+    if (arrays.in_inputs) {
+      Real *in_input = states.at(arrays.in_inputs, sequence, t, column);
+      for (int64_t r = 0; r < n_.dim; ++r) in_input[r * n_.columns] = adjoint[r];
+    }
+    matrices_.multiply(s, adjoint, carry_);
+    if (divided) {
+      for (int64_t r = 0; r < n_.dim; ++r) carry_[r] /= factor;
+    }
+  }
+
+  // A chunk's gradients of increments and values.
+  template <int G>
+  void pull(const Lists<Real> &by_row, int64_t steps, Rows<Real> in_increments, bool add,
+            Real *in_values) {
+    for (int q = 0; q < G; ++q) {
+      const int64_t lanes = steps - q * L, row = q * L * matrices_.width();
+      gather(Rows<const Real>{adjoints_ + row, matrices_.width(), 1}, lanes, n_.dim,
+             adjoint_lanes_ + q * L, ROW<Real>);
+      gather(Rows<const Real>{befores_ + row, matrices_.width(), 1}, lanes, n_.dim,
+             before_lanes_ + q * L, ROW<Real>);
+    }
+    add_in_values<G>(n_.channels, by_row, matrices_.increments(), adjoint_lanes_, before_lanes_,
+                     in_values);
+    for (int64_t i = 0; i < n_.channels; ++i) {
+      Lanes<G, Real> in_increment{};
+      const List *end = by_row.of(i + 1);
+      for (const List *list = by_row.of(i); list < end && list->count; ++list) {
+        const Real *adjoint = adjoint_lanes_ + list->target * static_cast<int64_t>(ROW<Real>);
+        add_product(in_increment, load_lanes<G>(adjoint, L),
+                    list_sum<G>(by_row, *list, before_lanes_, L));
+      }
+      store_lanes(in_increments_ + i * ROW<Real>, L, in_increment);
+    }
+    for (int q = 0; q < G; ++q) {
+      const Rows<Real> to{in_increments.first + q * L * in_increments.lane, in_increments.lane, 1};
+      scatter(in_increments_ + q * L, ROW<Real>, steps - q * L, n_.channels, to, add);
+    }
+  }
+
+  const slicekit_sparse &n_;
+  Matrices<Real> matrices_;
+  Real *carry_, *adjoints_, *befores_, *adjoint_lanes_, *before_lanes_, *in_increments_;
+};
+
+}  // namespace sparse
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

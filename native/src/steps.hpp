@@ -1,0 +1,117 @@
+// Steps of one sequence through all parts, on padded states.
+#pragma once
+
+#include "block_step.hpp"
+#include "hadamard_step.hpp"
+#include "low_rank_step.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+// out = h + F h; m is the row of the panels that holds F.
+template <class Real>
+SLICEKIT_INLINE void step(const Layout &layout, const Real *m, ptrdiff_t panel, const Real *h,
+                          Real *out) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    const Real *own = m + part.panels_at * panel;
+    const int64_t at = part.padded_at;
+    if (part.is_blocks()) {
+      step_blocks(part, own, panel, h + at, out + at);
+    } else if (part.kind == SLICEKIT_LOW_RANK) {
+      step_low_rank(part, own, panel, h + at, out + at);
+    } else {
+      step_hadamard(part, own, panel, h + at, out + at);
+    }
+  }
+}
+
+// next += g + F^T g, and in_m (+)= the gradient of F.
+template <bool ADD, class Real>
+SLICEKIT_INLINE void adjoint_step(const Layout &layout, const Real *m, ptrdiff_t panel, Real *in_m,
+                                  ptrdiff_t in_panel, const Real *g, const Real *h, Real *next,
+                                  Real *scratch) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    const Real *own = m + part.panels_at * panel;
+    Real *in_own = in_m + part.panels_at * in_panel;
+    const int64_t at = part.padded_at;
+    if (part.is_blocks()) {
+      adjoint_blocks<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
+    } else if (part.kind == SLICEKIT_LOW_RANK) {
+      adjoint_low_rank<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
+    } else {
+      adjoint_hadamard<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at, scratch);
+    }
+  }
+}
+
+// Between states (dim, columns) of a whole problem and the padded state of one layout and column.
+template <class Real>
+struct StateView {
+  const Layout &layout;
+  int64_t columns, column;
+
+  ptrdiff_t first() const { return layout.state_at * columns + column; }
+
+  void read(const Real *from, Real *padded) const {
+    from += first();
+    for (int64_t i = 0; i < layout.dim; ++i) padded[layout.place[i]] = from[i * columns];
+  }
+  void add(const Real *from, Real *padded) const {
+    from += first();
+    for (int64_t i = 0; i < layout.dim; ++i) padded[layout.place[i]] += from[i * columns];
+  }
+  void write(const Real *padded, Real *to) const {
+    to += first();
+    for (int64_t i = 0; i < layout.dim; ++i) to[i * columns] = padded[layout.place[i]];
+  }
+};
+
+// Largest modulus of a padded state, 1 if that is 0.
+template <class Real>
+SLICEKIT_INLINE Real size_of(const Real *padded, int64_t count) {
+  Real largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Real modulus = padded[i] < 0 ? -padded[i] : padded[i];
+    largest = modulus > largest ? modulus : largest;
+  }
+  return largest == 0 ? Real(1) : largest;
+}
+
+// Squared norms of the blocks of every rotated part, in their order.
+template <class Real>
+inline void rotated_norms(const Layout &layout, const Real *padded, Real *norms) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    if (part.kind != SLICEKIT_SKEW) continue;
+    for (int64_t k = 0; k < part.blocks; ++k) {
+      const Real *block = padded + part.padded_at + k * part.width;
+      Real total = 0;
+      for (int64_t i = 0; i < part.size; ++i) total += block[i] * block[i];
+      *norms++ = total;
+    }
+  }
+}
+
+// Gives every rotated block its norm back, where that is possible.
+template <class Real>
+inline void restore_norms(const Layout &layout, Real *padded, const Real *norms) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    if (part.kind != SLICEKIT_SKEW) continue;
+    for (int64_t k = 0; k < part.blocks; ++k) {
+      Real *block = padded + part.padded_at + k * part.width;
+      Real now = 0;
+      for (int64_t i = 0; i < part.size; ++i) now += block[i] * block[i];
+      const Real ratio = *norms++ / now;
+      if (!(ratio > Real(0.5) && ratio < Real(2))) continue;
+      // The ratio is close to one, so one step of Newton's method from one is its square root.
+      const Real guess = (1 + ratio) / 2, root = (guess + ratio / guess) / 2;
+      for (int64_t i = 0; i < part.size; ++i) block[i] *= root;
+    }
+  }
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit

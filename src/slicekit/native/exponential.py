@@ -1,0 +1,65 @@
+"""Exponentials of small matrices, and their derivative, by the shared library."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from slicekit.native.library import check, library
+
+LARGEST = 64
+"""Rows up to which the library is faster than torch's batched products."""
+
+LARGEST_OF_FEW = 48
+"""The same for fewer than `FEW` matrices: the library always does a whole lane group of them."""
+
+FEW = 8
+
+
+class _Sizes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("real", "count", "rows", "threads")]
+
+
+def suits(a: Tensor) -> bool:
+    """Whether the library is there, takes these matrices (..., n, n), and is the faster way."""
+    rows = a.shape[-1]
+    return (
+        a.device.type == "cpu"
+        and a.dtype in (torch.float32, torch.float64)
+        and 0 < rows <= LARGEST
+        and (rows <= LARGEST_OF_FEW or a.numel() >= FEW * rows**2)
+        and library() is not None
+    )
+
+
+def forward(a: Tensor) -> Tensor:
+    """exp(A) of float32 or float64 matrices (..., n, n) on the CPU.
+
+    Raises:
+        RuntimeError: if n is 0 or far too large for the library.
+    """
+    return _call("slicekit_exponential_forward", a)
+
+
+def pullback(a: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient of <gradient, exp(A)> in A, all (..., n, n) and of one dtype.
+
+    Raises:
+        RuntimeError: if n is 0 or far too large for the library.
+    """
+    return _call("slicekit_exponential_pullback", a, gradient)
+
+
+def _call(function: str, *arrays: Tensor) -> Tensor:
+    found = library()
+    assert found is not None
+    arrays = tuple(x.resolve_neg().contiguous() for x in arrays)
+    result, rows = torch.empty_like(arrays[0]), arrays[0].shape[-1]
+    count = arrays[0].shape[:-2].numel()
+    sizes = ctypes.byref(_Sizes(result.itemsize, count, rows, torch.get_num_threads()))
+    measure, run = found.c.slicekit_exponential_workspace, found.c[function]
+    measure.restype = run.restype = ctypes.c_int64
+    workspace = torch.empty(measure(sizes), dtype=torch.uint8)
+    pointers = [ctypes.c_void_p(x.data_ptr()) for x in (*arrays, result, workspace)]
+    check(run(sizes, *pointers, ctypes.c_int64(workspace.numel())), function)
+    return result

@@ -1,0 +1,152 @@
+"""Find, load and check the shared library; without it slicekit runs on pure torch.
+
+SLICEKIT_NATIVE chooses: a path loads that library, `off` loads none. Nothing is loaded before the
+first question, and the answer then holds for the whole process.
+"""
+
+import ctypes
+import os
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+INTERFACE = 1
+"""Number of the C interface that this Python code speaks."""
+
+NAMES = (
+    "libslicekit_native.so",
+    "libslicekit_native.dylib",
+    "slicekit_native.dll",
+    "libslicekit_native.dll",
+)
+
+STATUS = {
+    1: "a size that the kernel can't take",
+    2: "a missing array",
+    3: "an option that the kernel does not know",
+    4: "too small a work space",
+    5: "an index outside its table",
+}
+
+
+class Library:
+    """The loaded shared library.
+
+    Attributes:
+        path: where it was found.
+        c: its functions, as ctypes gives them.
+        isa: the instruction set in use.
+        openmp: whether it can use several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load and check it.
+
+        torch is imported by then, so both share torch's OpenMP runtime and its threads.
+
+        Raises:
+            OSError: if it can't be loaded, is something else, or speaks another interface.
+        """
+        self.path = path.resolve()
+        try:
+            self.c = ctypes.CDLL(str(self.path))
+        except OSError as error:
+            raise OSError(f"{path} can't be loaded: {error}{_advice(str(error))}") from error
+        number = self._ask("slicekit_interface", ctypes.c_int64)
+        if number != INTERFACE:
+            raise OSError(f"{path} speaks interface {number}; this slicekit needs {INTERFACE}")
+        self.isa: str = self._ask("slicekit_isa", ctypes.c_char_p).decode()
+        self.openmp = bool(self._ask("slicekit_has_openmp", ctypes.c_int64))
+
+    def _ask(self, function: str, answer: type) -> Any:
+        try:
+            return ctypes.CFUNCTYPE(answer)((function, self.c))()
+        except AttributeError as error:
+            raise OSError(f"{self.path} is no library of slicekit: it lacks {function}") from error
+
+
+def _advice(error: str) -> str:
+    if "gomp" in error or "libomp" in error:
+        return "; install the OpenMP runtime (libgomp1 or libgomp on Linux)"
+    return ""
+
+
+def check(status: int, function: str) -> None:
+    """Raise if a kernel returned a fault.
+
+    Raises:
+        RuntimeError: naming the function and what it was given.
+    """
+    if status:
+        fault = STATUS.get(status, f"unknown status {status}")
+        raise RuntimeError(f"native {function} was given {fault}; please report this")
+
+
+def library() -> Library | None:
+    """The shared library, or None where there is none; see `reason`."""
+    return _load()[0]
+
+
+@torch.compiler.assume_constant_result
+def available() -> bool:
+    """Whether native kernels can be used."""
+    return library() is not None
+
+
+def reason() -> str:
+    """Why there is no library; empty if there is one."""
+    return _load()[1]
+
+
+@torch.compiler.assume_constant_result
+def warn_once() -> None:
+    """Say, once in a process, that slicekit runs without its kernels, and what to do.
+
+    Silent where they are available, or were switched off on purpose.
+    """
+    _warn()
+
+
+@lru_cache(maxsize=1)
+def _warn() -> None:
+    if not available() and not _switched_off():
+        warnings.warn(
+            f"slicekit runs without its C++ kernels, several times slower: {reason()}; "
+            "see `slicekit doctor`",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+@lru_cache(maxsize=1)
+def _load() -> tuple[Library | None, str]:
+    if _switched_off():
+        return None, "switched off by SLICEKIT_NATIVE=off"
+    wish = os.environ.get("SLICEKIT_NATIVE")
+    if wish and not Path(wish).is_file():
+        return None, f"SLICEKIT_NATIVE={wish} is no file"
+    place = Path(wish) if wish else _installed()
+    if place is None:
+        return None, "not built when slicekit was installed; get a C++ compiler, install it again"
+    try:
+        return Library(place), ""
+    except OSError as error:
+        return None, str(error)
+
+
+def _switched_off() -> bool:
+    return os.environ.get("SLICEKIT_NATIVE") == "off"
+
+
+def _installed() -> Path | None:
+    """The library of this installation.
+
+    An editable one keeps it apart from the Python files, but in a folder of the same package.
+    """
+    from slicekit import native
+
+    places = (Path(folder) / name for folder in native.__path__ for name in NAMES)
+    return next((place for place in places if place.is_file()), None)

@@ -1,0 +1,231 @@
+"""The fused recurrence: transitions made from increments, used at once, made again or kept.
+
+See native/include/slicekit_panels.h, which this mirrors.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_int64, c_void_p
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicekit.native.library import check, library
+
+BLOCKS, SKEW, LOW_RANK, HADAMARD = range(4)
+MOST_PARTS = 256
+MOST_RANK = 256
+
+
+@lru_cache(maxsize=8)
+def function(name: str) -> Any:
+    """A function of the library that takes a problem and returns a status or a size."""
+    loaded = library()
+    if loaded is None:
+        raise RuntimeError(f"native {name}: there is no native library")
+    found = getattr(loaded.c, name)
+    found.restype = c_int64
+    return found
+
+
+class _Part(Structure):
+    _fields_ = [(name, c_int64) for name in ("kind", "dim", "size", "exponential")]
+
+
+class _Problem(Structure):
+    _fields_ = [
+        *(
+            (name, c_int64)
+            for name in (
+                "real",
+                "batch",
+                "length",
+                "channels",
+                "dim",
+                "columns",
+                "vocabulary",
+                "parts",
+                "rescale",
+                "restore",
+                "threads",
+            )
+        ),
+        ("part", POINTER(_Part)),
+        ("parameters", POINTER(c_void_p)),
+        *(
+            (name, c_void_p)
+            for name in (
+                "increments",
+                "index",
+                "state",
+                "inputs",
+                "states",
+                "factors",
+                "kept",
+                "in_states",
+                "in_last",
+            )
+        ),
+        ("in_parameters", POINTER(c_void_p)),
+        *((name, c_void_p) for name in ("in_increments", "in_state", "in_inputs", "workspace")),
+        ("workspace_bytes", c_int64),
+    ]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a direct sum.
+
+    Attributes:
+        kind: BLOCKS, SKEW, LOW_RANK or HADAMARD.
+        dim: rows of the state.
+        size: block size, or rank.
+        exponential: whether its flow is exp(A) instead of I + A.
+        tensors: how many parameters it has.
+    """
+
+    kind: int
+    dim: int
+    size: int = 0
+    exponential: bool = False
+
+    @property
+    def tensors(self) -> int:
+        """Number of parameters."""
+        return 3 if self.kind == LOW_RANK else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """A problem, with contiguous tensors of one dtype on the CPU.
+
+    Attributes:
+        parts: of the direct sum.
+        parameters: theirs, in order, (channels, ...) each.
+        increments: (batch, length, channels), or the table (vocabulary, channels) with an index.
+        index: (batch, length) rows of the table, or None.
+        state: (batch, dim, columns).
+        inputs: (batch, length, dim, columns) or None.
+        rescale: steps between two divisions of the state; 0 for none.
+        restore: steps after which rotations get their norms back; 0 for never.
+    """
+
+    parts: tuple[Part, ...]
+    parameters: tuple[Tensor, ...]
+    increments: Tensor
+    index: Tensor | None
+    state: Tensor
+    inputs: Tensor | None
+    rescale: int
+    restore: int
+
+    def _shape(self) -> tuple[int, int]:
+        where = self.increments if self.index is None else self.index
+        return where.shape[0], where.shape[1]
+
+    def _sizes(self) -> _Problem:
+        """The problem without its arrays."""
+        batch, length = self._shape()
+        table = 0 if self.index is None else self.increments.shape[0]
+        count = len(self.parts)
+        parts = (_Part * count)(
+            *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in self.parts)
+        )
+        # int: shapes may be symbolic where only sizes are asked for.
+        return _Problem(
+            real=self.state.element_size(),
+            batch=int(batch),
+            length=int(length),
+            channels=int(self.increments.shape[-1]),
+            dim=int(self.state.shape[1]),
+            columns=int(self.state.shape[2]),
+            vocabulary=int(table),
+            parts=count,
+            rescale=self.rescale,
+            restore=self.restore,
+            threads=torch.get_num_threads(),
+            part=parts,
+        )
+
+    def _problem(self) -> _Problem:
+        problem = self._sizes()
+        problem.parameters = self._pointers(self.parameters)
+        problem.increments, problem.state = self.increments.data_ptr(), self.state.data_ptr()
+        problem.index = None if self.index is None else self.index.data_ptr()
+        problem.inputs = None if self.inputs is None else self.inputs.data_ptr()
+        return problem
+
+    def _pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
+        """Three for each part, null where it has fewer parameters."""
+        addresses: list[int | None] = []
+        given = iter(tensors)
+        for part in self.parts:
+            own = [next(given).data_ptr() for _ in range(part.tensors)]
+            addresses += [*own, *[None] * (3 - part.tensors)]
+        return (c_void_p * len(addresses))(*addresses)
+
+    def _workspace(self, problem: _Problem, backward: bool) -> Tensor:
+        size = function("slicekit_panels_workspace")(byref(problem), int(backward))
+        check(max(0, -size), "slicekit_panels_workspace")
+        workspace = torch.empty(size, dtype=torch.uint8)
+        problem.workspace = workspace.data_ptr()
+        problem.workspace_bytes = size
+        return workspace
+
+    def kept_numbers(self) -> int:
+        """How many numbers hold all transitions; 0 where they can't be kept."""
+        numbers = function("slicekit_panels_kept")(byref(self._sizes()))
+        check(max(0, -numbers), "slicekit_panels_kept")
+        return numbers
+
+    def forward(self, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Run all steps.
+
+        Args:
+            kept: (kept_numbers,), to be filled with the transitions; None not to keep them.
+
+        Returns:
+            The states (batch, length, dim, columns) and what they were divided by before each step,
+            (batch, length, columns), or nothing without rescale.
+        """
+        problem = self._problem()
+        batch, length = self._shape()
+        states = self.state.new_empty(batch, length, *self.state.shape[1:])
+        shape = (batch, length, self.state.shape[2]) if self.rescale else (0, 0, 0)
+        factors = self.state.new_ones(shape)
+        problem.states, problem.factors = states.data_ptr(), factors.data_ptr()
+        problem.kept = None if kept is None else kept.data_ptr()
+        workspace = self._workspace(problem, False)
+        check(function("slicekit_panels_forward")(byref(problem)), "slicekit_panels_forward")
+        del workspace  # held until here
+        return states, factors
+
+    def backward(
+        self,
+        states: Tensor,
+        factors: Tensor,
+        kept: Tensor | None,
+        in_states: Tensor,
+        in_last: Tensor,
+    ) -> tuple[list[Tensor], Tensor, Tensor, Tensor | None]:
+        """Gradients of the parameters, the increments or table, the state and the inputs."""
+        problem = self._problem()
+        found = [torch.empty_like(x) for x in self.parameters]
+        in_increments, in_state = torch.empty_like(self.increments), torch.empty_like(self.state)
+        in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
+        problem.states, problem.factors = states.data_ptr(), factors.data_ptr()
+        problem.kept = None if kept is None else kept.data_ptr()
+        problem.in_states, problem.in_last = in_states.data_ptr(), in_last.data_ptr()
+        problem.in_parameters = self._pointers(found)
+        problem.in_increments, problem.in_state = in_increments.data_ptr(), in_state.data_ptr()
+        problem.in_inputs = None if in_inputs is None else in_inputs.data_ptr()
+        workspace = self._workspace(problem, True)
+        check(function("slicekit_panels_backward")(byref(problem)), "slicekit_panels_backward")
+        del workspace
+        if states.shape[0] == 0:
+            for x in (*found, in_increments):
+                x.zero_()
+        return found, in_increments, in_state, in_inputs

@@ -1,0 +1,320 @@
+"""The two passes of the native scan: the same contract as `chunk_passes`, by C++ kernels."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicekit.native import shared_factors, sparse
+from slicekit.native.given import GivenPasses
+from slicekit.native.panels import BLOCKS, Panels, Part
+from slicekit.scans.inputs import input_pullback, input_window
+from slicekit.scans.native_runs import PANELS, SPARSE, Run, runs_of
+from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
+
+KEEP_BYTES = 32 * 2**20
+"""Transitions up to this size in all are kept for the backward pass instead of made again."""
+
+RESTORE_EVERY = 64
+"""Steps after which rotations get their norm back."""
+
+
+@dataclass(frozen=True, eq=False)
+class NativePasses:
+    """One recurrence, run by kernels.
+
+    Attributes:
+        source: where the transitions come from.
+        state: (batch, dim, columns), the initial state.
+        inputs: no tensor, one (dense inputs) or two (outer products).
+        readout: (batch, length, dim) or None.
+        size: not used; kernels choose their own chunks.
+        rescale: steps between two divisions of a projective state; 0 for a plain one.
+    """
+
+    source: Source
+    state: Tensor
+    inputs: tuple[Tensor, ...]
+    readout: Tensor | None
+    size: int
+    rescale: int
+
+    def output_shape(self) -> tuple[int, ...]:
+        """Batch first: states, or what a readout makes of them."""
+        batch, dim, columns = self.state.shape
+        length = self.source.length
+        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
+
+    def factor_shape(self) -> tuple[int, ...]:
+        """(batch, length, columns), or nothing."""
+        batch, _, columns = self.state.shape
+        return (batch, self.source.length, columns) if self.rescale else (0, 0, 0)
+
+    def start_shape(self) -> tuple[int, ...]:
+        """What a readout's backward pass starts from; nothing without one."""
+        return _engine(self).start_shape()
+
+    def keeps(self) -> bool:
+        """Whether the transitions should be kept for the backward pass."""
+        return _engine(self).kept_numbers() > 0
+
+    def blank_kept(self) -> list[Tensor]:
+        """What `forward` keeps, for its shapes."""
+        return [self.state.new_empty(_engine(self).kept_numbers())]
+
+    def forward(self, keep: bool) -> list[Tensor]:
+        """Run all steps: outputs, last state, factors, starts, and the transitions if kept."""
+        return _engine(self).forward(keep)
+
+    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
+        """Gradients of the source's tensors, the state, the inputs and the readout."""
+        return _engine(self).backward(saved, in_outputs.contiguous(), in_last.contiguous())
+
+
+def _engine(passes: NativePasses) -> "_Made | _Given":
+    kind = _Given if isinstance(passes.source, FromTransitions) else _Made
+    return kind(passes)
+
+
+class _Made:
+    """Transitions made from increments or a table."""
+
+    def __init__(self, passes: NativePasses) -> None:
+        source = passes.source
+        assert isinstance(source, FromIncrements | FromTable)
+        runs = runs_of(source.structure, source.flow)
+        assert not isinstance(runs, str), runs
+        self.passes, self.source, self.runs = passes, source, runs
+        self.table = isinstance(source, FromTable)
+        self.path = source.table if isinstance(source, FromTable) else source.increments
+        self.index = source.index.contiguous() if isinstance(source, FromTable) else None
+
+    def start_shape(self) -> tuple[int, ...]:
+        return (0,)
+
+    def kept_numbers(self) -> int:
+        """Where one kernel keeps transitions that are not too large."""
+        if len(self.runs) > 1 or self.runs[0].kernel != PANELS:
+            return 0
+        passes = self.passes
+        numbers = self._panels(self.runs[0], passes.state, None).kept_numbers()
+        return numbers if numbers * passes.state.element_size() <= KEEP_BYTES else 0
+
+    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
+        parameters = self.source.parameters
+        tensors = [parameters[name] for name in run.names]
+        tensors = [
+            torch.tanh(x) if name in run.bounded else x
+            for name, x in zip(run.names, tensors, strict=True)
+        ]
+        return Panels(
+            run.parts,
+            tuple(x.contiguous() for x in tensors),
+            self.path.contiguous(),
+            self.index,
+            state.contiguous(),
+            inputs,
+            self.passes.rescale,
+            RESTORE_EVERY,
+        )
+
+    def _dense(self) -> Tensor | None:
+        """Affine inputs (batch, length, dim, columns)."""
+        window = input_window(self.passes.inputs, 0, self.source.length)
+        return None if window is None else window.transpose(0, 1).contiguous()
+
+    def _rows(self, x: Tensor | None, axis: int) -> list[Any]:
+        """Each run's rows of a state, or of states."""
+        if len(self.runs) == 1 or x is None:
+            return [x] * len(self.runs)
+        return [part.contiguous() for part in x.split([run.dim for run in self.runs], axis)]
+
+    def _increments(self) -> Tensor:
+        """Position by position, for kernels that have no use for a table."""
+        if self.index is None:
+            return self.path
+        return self.path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
+
+    def _as_dense(self, run: Run) -> tuple[Run, Tensor]:
+        """A sparse part as one dense block: what it is for the few rows of a table."""
+        values, places = (self.source.parameters[name] for name in run.names)
+        channels = self.path.shape[-1]
+        full = values.new_zeros(channels * run.dim**2).index_put((places,), values)
+        part = Part(BLOCKS, run.dim, run.dim)
+        return Run(PANELS, run.dim, (part,), ()), full.view(channels, -1)
+
+    def forward(self, keep: bool) -> list[Tensor]:
+        passes = self.passes
+        kept = [passes.state.new_empty(self.kept_numbers())] if keep else []
+        states, inputs = self._rows(passes.state, 1), self._rows(self._dense(), 2)
+        results = [
+            self._run(run, state, u, kept[0] if kept else None)
+            for run, state, u in zip(self.runs, states, inputs, strict=True)
+        ]
+        outputs = results[0][0]
+        if len(results) > 1:
+            outputs = torch.cat([states for states, _ in results], 2)
+        starts = passes.state.new_empty(0)
+        return [outputs, outputs[:, -1].clone(), results[0][1], starts, *kept]
+
+    def _run(
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if run.kernel == PANELS:
+            return self._panels(run, state, inputs).forward(kept)
+        if run.kernel == SPARSE and self.table:
+            return self._dense_panels(run, state, inputs).forward(None)
+        kernel = sparse if run.kernel == SPARSE else shared_factors
+        states, _, factors = kernel.forward(
+            self._named(run), self._increments(), state, inputs, self.passes.rescale
+        )
+        return states, factors
+
+    def _dense_panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
+        dense, full = self._as_dense(run)
+        rescale = self.passes.rescale
+        path = self.path.contiguous()
+        return Panels(dense.parts, (full,), path, self.index, state, inputs, rescale, 0)
+
+    def _named(self, run: Run) -> dict[str, Tensor]:
+        """A run's parameters under the names that its structure gives them."""
+        return {name.rpartition("_")[2]: self.source.parameters[name] for name in run.names}
+
+    def backward(self, saved: list[Tensor], in_states: Tensor, in_last: Tensor) -> list[Tensor]:
+        passes = self.passes
+        outputs, _, factors, _, *kept = saved
+        in_parameters: dict[str, Tensor] = {}
+        in_path: Tensor | None = None
+        in_state, in_dense = [], []
+        rows = (
+            self._rows(passes.state, 1),
+            self._rows(self._dense(), 2),
+            self._rows(outputs, 2),
+            self._rows(in_states, 2),
+            self._rows(in_last, 1),
+        )
+        for run, state, u, states, own, last in zip(self.runs, *rows, strict=True):
+            found, moved, first, driven = self._run_back(
+                run, state, u, (states, factors, kept[0] if kept else None), own, last
+            )
+            in_parameters |= found
+            in_path = moved if in_path is None else in_path + moved
+            in_state.append(first)
+            in_dense.append(driven)
+        assert in_path is not None
+        tensors = [
+            in_parameters.get(name, x.new_empty(0)) for name, x in self.source.parameters.items()
+        ]
+        tail = [] if self.index is None else [self.index.new_empty(0)]
+        state_gradient = in_state[0] if len(in_state) == 1 else torch.cat(in_state, 1)
+        return [*tensors, in_path, *tail, state_gradient, *self._input_gradients(in_dense)]
+
+    def _input_gradients(self, found: list[Any]) -> list[Tensor]:
+        inputs = self.passes.inputs
+        if not inputs:
+            return []
+        dense = found[0] if len(found) == 1 else torch.cat(found, 2)
+        pulled = input_pullback(inputs, 0, self.source.length, dense.transpose(0, 1))
+        return [x.contiguous() for x in pulled]
+
+    def _run_back(
+        self,
+        run: Run,
+        state: Tensor,
+        inputs: Tensor | None,
+        saved: tuple[Tensor, Tensor, Tensor | None],
+        in_states: Tensor,
+        in_last: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
+        states, factors, kept = saved
+        if run.kernel == PANELS:
+            panels = self._panels(run, state, inputs)
+            found, *rest = panels.backward(states, factors, kept, in_states, in_last)
+            named = dict(zip(run.names, found, strict=True))
+            for name, bound in zip(run.names, panels.parameters, strict=True):
+                if name in run.bounded:
+                    named[name] = named[name] * (1 - bound * bound)
+            return (named, *rest)
+        if run.kernel == SPARSE and self.table:
+            panels = self._dense_panels(run, state, inputs)
+            found, *rest = panels.backward(states, factors, None, in_states, in_last)
+            places = self.source.parameters[run.names[1]]
+            return ({run.names[0]: found[0].view(-1).index_select(0, places)}, *rest)
+        kernel = sparse if run.kernel == SPARSE else shared_factors
+        found, moved, first, driven = kernel.backward(
+            self._named(run),
+            self._increments(),
+            state,
+            inputs,
+            self.passes.rescale,
+            states,
+            factors,
+            in_states,
+            in_last,
+        )
+        if self.index is not None:
+            table = torch.zeros_like(self.path)
+            moved = table.index_add_(0, self.index.reshape(-1), moved.flatten(0, 1))
+        own = {name.rpartition("_")[2]: name for name in run.names}
+        return {own[name]: x for name, x in found.items()}, moved, first, driven
+
+
+class _Given:
+    """Transitions that someone else made, each part of a sum on its own rows of the state."""
+
+    def __init__(self, passes: NativePasses) -> None:
+        assert isinstance(passes.source, FromTransitions)
+        self.passes = passes
+        self.parts = leaves(passes.source.transition)
+
+    def start_shape(self) -> tuple[int, ...]:
+        return self._passes(0).start_shape() if len(self.parts) == 1 else (0,)
+
+    def kept_numbers(self) -> int:
+        return 0
+
+    def _rows(self, x: Tensor, axis: int, number: int) -> Tensor:
+        if len(self.parts) == 1:
+            return x
+        first = sum(part.dim for part in self.parts[:number])
+        return x.narrow(axis, first, self.parts[number].dim)
+
+    def _passes(self, number: int) -> GivenPasses:
+        passes = self.passes
+        inputs = tuple(
+            self._rows(x, 2, number) if i == 0 else x for i, x in enumerate(passes.inputs)
+        )
+        state = self._rows(passes.state, 1, number)
+        return GivenPasses(self.parts[number], state, inputs, passes.readout, passes.rescale)
+
+    def forward(self, keep: bool) -> list[Tensor]:
+        results = [self._passes(i).forward() for i in range(len(self.parts))]
+        if len(results) == 1:
+            return results[0]
+        outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
+        return [outputs, last, results[0][2], results[0][3]]
+
+    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
+        if len(self.parts) == 1:
+            return self._passes(0).backward(saved, in_outputs, in_last)
+        tensors: list[Tensor] = []
+        rest: list[list[Tensor]] = []
+        for i, part in enumerate(self.parts):
+            own = [
+                self._rows(saved[0], 2, i).contiguous(),
+                self._rows(saved[1], 1, i).contiguous(),
+                *saved[2:],
+            ]
+            found = self._passes(i).backward(
+                own,
+                self._rows(in_outputs, 2, i).contiguous(),
+                self._rows(in_last, 1, i).contiguous(),
+            )
+            count = len(part.tensors())
+            tensors += found[:count]
+            rest.append(found[count:])
+        state = torch.cat([r[0] for r in rest], 1)
+        left = [torch.cat([r[1] for r in rest], 2)] if self.passes.inputs else []
+        right = [torch.stack([r[2] for r in rest]).sum(0)] if len(self.passes.inputs) > 1 else []
+        return [*tensors, state, *left, *right]

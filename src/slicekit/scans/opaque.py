@@ -1,0 +1,223 @@
+"""Scans as opaque operators: their two passes, which torch does not look into.
+
+torch.compile takes an operator whole instead of unrolling time; around the operators stand
+Functions, which torch.func can transform. The passes themselves are `chunk_passes` and
+`native_passes`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicekit.dispatch import plain_torch
+from slicekit.scans.base import Recurrence, Solution
+from slicekit.scans.chunk_passes import Passes
+from slicekit.scans.inputs import as_tensors
+from slicekit.scans.native_passes import NativePasses
+from slicekit.scans.sources import rebuild
+
+RESCALE_EVERY = 8
+"""Steps between two divisions of a projective state."""
+
+
+def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
+    """Run a recurrence by the passes of an engine, differentiable once in reverse mode.
+
+    Args:
+        engine: a key of `PASSES`.
+        recurrence: what to run.
+        size: steps in a chunk, where the engine has a choice; 0 leaves it to the engine.
+    """
+    source, readout = recurrence.source, recurrence.readout
+    inputs = as_tensors(recurrence.inputs)
+    queries = () if readout is None else (readout,)
+    operands = (*source.tensors, recurrence.state, *inputs, *queries)
+    rescale = RESCALE_EVERY if recurrence.projective else 0
+    plan = (engine, source.spec(), len(source.tensors), len(inputs), size, rescale)
+    taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    results: Any
+    if torch.compiler.is_compiling() and not taped:
+        # torch.compile can't call a Function of any number of tensors that needs no gradient.
+        results = _scan(*plan, list(operands), False)
+    else:
+        # How much is kept depends on the length, which a compiled graph should leave open.
+        keep = taped and not torch.compiler.is_compiling()
+        results = _OpaqueScan.apply(plan, keep, *operands)
+    outputs, last, factors = results[:3]
+    if not recurrence.projective:
+        return Solution(outputs, last)
+    return Solution(outputs, last, factors.log().cumsum(1))
+
+
+Plan = tuple[str, str, int, int, int, int]
+
+
+PASSES: dict[str, type[Passes] | type[NativePasses]] = {
+    "chunked": Passes,
+    "native": NativePasses,
+}
+
+
+def _passes(
+    engine: str,
+    spec: str,
+    tensors: int,
+    inputs: int,
+    size: int,
+    rescale: int,
+    operands: list[Tensor],
+) -> Passes | NativePasses:
+    source = rebuild(spec, operands[:tensors])
+    state, *rest = operands[tensors:]
+    readout = rest[inputs] if len(rest) > inputs else None
+    return PASSES[engine](source, state, tuple(rest[:inputs]), readout, size, rescale)
+
+
+@torch.library.custom_op("slicekit::scan", mutates_args=())
+def _scan(
+    engine: str,
+    spec: str,
+    tensors: int,
+    inputs: int,
+    size: int,
+    rescale: int,
+    operands: list[Tensor],
+    keep: bool,
+) -> list[Tensor]:
+    with plain_torch():
+        passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
+        return passes.forward(keep and passes.keeps())
+
+
+@_scan.register_fake
+def _(
+    engine: str,
+    spec: str,
+    tensors: int,
+    inputs: int,
+    size: int,
+    rescale: int,
+    operands: list[Tensor],
+    keep: bool,
+) -> list[Tensor]:
+    passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
+    state = passes.state
+    kept = passes.blank_kept() if keep and passes.keeps() else []
+    return [
+        state.new_empty(passes.output_shape()),
+        state.new_empty(state.shape),
+        state.new_empty(passes.factor_shape(), dtype=state.dtype.to_real()),
+        state.new_empty(passes.start_shape()),
+        *(x.new_empty(x.shape) for x in kept),
+    ]
+
+
+@torch.library.custom_op("slicekit::scan_adjoint", mutates_args=())
+def _scan_adjoint(
+    engine: str,
+    spec: str,
+    tensors: int,
+    inputs: int,
+    size: int,
+    rescale: int,
+    operands: list[Tensor],
+    saved: list[Tensor],
+    in_outputs: Tensor,
+    in_last: Tensor,
+) -> list[Tensor]:
+    with plain_torch():
+        passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
+        return passes.backward(saved, in_outputs, in_last)
+
+
+@_scan_adjoint.register_fake
+def _(
+    engine: str,
+    spec: str,
+    tensors: int,
+    inputs: int,
+    size: int,
+    rescale: int,
+    operands: list[Tensor],
+    saved: list[Tensor],
+    in_outputs: Tensor,
+    in_last: Tensor,
+) -> list[Tensor]:
+    return [x.new_empty(x.shape if _differentiable(x) else (0,)) for x in operands]
+
+
+def _differentiable(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
+
+
+class _OpaqueScan(torch.autograd.Function):
+    """What `Passes.forward` returns; the first two are differentiable."""
+
+    @staticmethod
+    def forward(plan: Plan, keep: bool, *operands: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_scan(*plan, list(operands), keep))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        ctx.plan, _, *operands = inputs
+        ctx.count = len(operands)
+        ctx.save_for_backward(*operands, *output)
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        tensors = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
+        operands, saved = tensors[: ctx.count], tensors[ctx.count :]
+        in_outputs, in_last = gradients[:2]
+        in_outputs = torch.zeros_like(saved[0]) if in_outputs is None else in_outputs
+        in_last = torch.zeros_like(saved[1]) if in_last is None else in_last
+        found: Any
+        # A Function inside a Function's backward is more than torch.compile can trace.
+        if torch.compiler.is_compiling():
+            found = _scan_adjoint(*ctx.plan, list(operands), list(saved), in_outputs, in_last)
+        else:
+            found = _Adjoint.apply(ctx.plan, ctx.count, in_outputs, in_last, *operands, *saved)
+        pairs = zip(operands, found, strict=True)
+        return (None, None, *(g if _differentiable(x) else None for x, g in pairs))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return _map_over_batch(_OpaqueScan, info.batch_size, in_dims, args)
+
+
+class _Adjoint(torch.autograd.Function):
+    """The backward pass as a Function of its own, so that a second derivative is refused."""
+
+    @staticmethod
+    def forward(
+        plan: Plan, count: int, in_outputs: Tensor, in_last: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        operands, saved = list(rest[:count]), list(rest[count:])
+        return tuple(_scan_adjoint(*plan, operands, saved, in_outputs, in_last))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            "Chunked() and Native() give first derivatives only; for second derivatives use "
+            "scan=Recurrent()"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return _map_over_batch(_Adjoint, info.batch_size, in_dims, args)
+
+
+def _map_over_batch(function: Any, count: int, in_dims: Any, args: tuple) -> tuple[Any, Any]:
+    """torch.vmap by a loop: each element is a whole batch of sequences already."""
+    pairs = list(zip(args, in_dims, strict=True))
+    rows = [
+        function.apply(*(x.select(axis, i) if isinstance(axis, int) else x for x, axis in pairs))
+        for i in range(count)
+    ]
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])
