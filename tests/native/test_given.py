@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, library, reason
-from slicekit.native.given import GivenPasses, Task, chunk_size, suits
+from slicekit.native.given import Task, chunk_size
+from slicekit.scans.given_passes import GivenPasses
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
     LowRankTransition,
     RotationTransition,
-    SumTransition,
     Transition,
 )
 
@@ -294,17 +294,6 @@ def test_rotations_are_blocks() -> None:
     blocks = torch.linalg.qr(torch.randn(2, 7, 3, 4, 4, dtype=torch.float64))[0]
     state = torch.randn(2, 12, 1, dtype=torch.float64)
     agrees_with_plain_loop(GivenPasses(RotationTransition(blocks), state, (), None, 0))
-
-
-def test_what_the_kernels_suit() -> None:
-    diagonal = KINDS[0].make(2, 3, torch.float32)
-    state = torch.randn(2, 37, 1)
-    assert suits(diagonal, state)
-    assert suits(KINDS[0].make(2, 3, torch.complex64), state.to(torch.complex64))
-    assert not suits(diagonal, state.double())
-    assert not suits(SumTransition((diagonal,)), state)
-    assert not suits(KINDS[-1].make(2, 3, torch.complex64))
-    assert not suits(KINDS[0].make(2, 3, torch.float16))
 
 
 @pytest.fixture

@@ -1,25 +1,15 @@
-"""Recurrences with given transitions by the shared library, in place of `Passes`.
+"""Recurrences with given transitions; see native/include/slicekit_given.h, which this mirrors.
 
 Diagonal transitions are real or complex; blocks and low-rank transitions are real.
 """
 
 import ctypes
-from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from slicekit.native.library import check, library
-from slicekit.structures import (
-    BlockTransition,
-    DiagonalTransition,
-    LowRankTransition,
-    Transition,
-)
 
-REAL = (torch.float32, torch.float64)
-COMPLEX = (torch.complex64, torch.complex128)
 DIAGONAL, BLOCKS, LOW_RANK = range(3)
 
 SIZES = (
@@ -48,24 +38,6 @@ class Task(ctypes.Structure):
     ]
 
 
-def suits(transition: Transition, *others: Tensor) -> bool:
-    """Whether there is a library and it knows these transitions.
-
-    Args:
-        transition: with leading shape (batch, length).
-        others: the state and whatever else takes part; all must have the transition's dtype.
-    """
-    if not isinstance(transition, DiagonalTransition | BlockTransition | LowRankTransition):
-        return False
-    tensors = (*transition.tensors(), *others)
-    dtypes = REAL + COMPLEX if isinstance(transition, DiagonalTransition) else REAL
-    return (
-        tensors[0].dtype in dtypes
-        and all(x.device.type == "cpu" and x.dtype == tensors[0].dtype for x in tensors)
-        and library() is not None
-    )
-
-
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:
     """Steps between two states that are stored where a readout is given."""
     found = library()
@@ -76,132 +48,21 @@ def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:
     return function(*map(ctypes.c_int64, sizes))
 
 
-@dataclass(frozen=True, eq=False)
-class GivenPasses:
-    """One recurrence with given transitions.
+def call(direction: str, task: Task, arrays: dict[str, Tensor]) -> None:
+    """Run a task forward or backward, with as much work space as it asks for.
 
-    Attributes:
-        transition: diagonal, blocks or low rank, with leading shape (batch, length).
-        state: (batch, dim, columns), the initial state.
-        inputs: no tensor, one (dense inputs) or two (outer products).
-        readout: (batch, length, dim) or None.
-        rescale: steps between two divisions of a projective state; 0 for a plain one.
+    Args:
+        direction: "forward" or "backward".
+        task: its sizes.
+        arrays: contiguous tensors under the task's names.
     """
-
-    transition: Transition
-    state: Tensor
-    inputs: tuple[Tensor, ...]
-    readout: Tensor | None
-    rescale: int
-
-    @property
-    def length(self) -> int:
-        """Number of steps."""
-        return self.transition.tensors()[0].shape[1]
-
-    def output_shape(self) -> tuple[int, ...]:
-        """Batch first: states, or what a readout makes of them."""
-        batch, dim, columns = self.state.shape
-        length = self.length
-        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
-
-    def factor_shape(self) -> tuple[int, ...]:
-        """(batch, length, columns), or nothing."""
-        batch, _, columns = self.state.shape
-        return (batch, self.length, columns) if self.rescale else (0, 0, 0)
-
-    def start_shape(self) -> tuple[int, ...]:
-        """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
-        if self.readout is None:
-            return (0,)
-        size = chunk_size(self.state.dtype, *self.state.shape[1:])
-        return (-(-self.length // size), *self.state.shape)
-
-    def forward(self) -> list[Tensor]:
-        """Run all steps.
-
-        Returns:
-            outputs: `output_shape`.
-            last: the last state.
-            factors: what the state was divided by before each step, `factor_shape`.
-            starts: the states at the chunks' beginnings, `start_shape`.
-        """
-        state = self.state
-        results = [
-            state.new_empty(self.output_shape()),
-            state.new_empty(state.shape),
-            state.new_empty(self.factor_shape(), dtype=state.dtype.to_real()),
-            state.new_empty(self.start_shape()),
-        ]
-        arrays = self._operands | dict(zip(RESULTS, results, strict=True))
-        self._call("forward", arrays)
-        return results
-
-    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
-        """Gradients of the transition's tensors, the state, the inputs and the readout.
-
-        Args:
-            saved: what `forward` returned.
-            in_outputs, in_last: gradients of its first two.
-        """
-        operands = self._operands
-        found = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
-        given = {"in_outputs": _plain(in_outputs), "in_last": _plain(in_last)}
-        kept = dict(zip(RESULTS, map(_plain, saved[:4]), strict=True))
-        self._call("backward", operands | kept | given | found)
-        return list(found.values())
-
-    @cached_property
-    def _operands(self) -> dict[str, Tensor]:
-        """Everything that is differentiated, under the names and in the order of the task."""
-        inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
-        arrays = dict(zip(_names(self.transition), self.transition.tensors(), strict=True))
-        arrays["state"] = self.state
-        arrays |= dict(zip(inputs, self.inputs, strict=False))
-        if self.readout is not None:
-            arrays["readout"] = self.readout
-        return {name: _plain(x) for name, x in arrays.items()}
-
-    def _call(self, direction: str, arrays: dict[str, Tensor]) -> None:
-        found = library()
-        assert found is not None
-        function = f"slicekit_given_{direction}"
-        measure, run = getattr(found.c, f"{function}_work"), getattr(found.c, function)
-        measure.restype = run.restype = ctypes.c_int64
-        task = self._task()
-        for name, x in arrays.items():
-            setattr(task, name, x.data_ptr())
-        work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
-        task.work, task.work_bytes = work.data_ptr(), work.numel()
-        check(run(ctypes.byref(task)), function)
-
-    def _task(self) -> Task:
-        batch, dim, columns = self.state.shape
-        dtype, thin = self.state.dtype, self.transition.tensors()[-1]
-        kind = KINDS[_names(self.transition)]
-        return Task(
-            kind=kind,
-            real=dtype.to_real().itemsize,
-            complex=int(dtype.is_complex),
-            batch=batch,
-            length=self.length,
-            dim=dim,
-            columns=columns,
-            block=thin.shape[-1] if kind == BLOCKS else 0,
-            rank=thin.shape[-1] if kind == LOW_RANK else 0,
-            rescale=self.rescale,
-            threads=torch.get_num_threads(),
-        )
-
-
-KINDS = {("diagonal",): DIAGONAL, ("blocks",): BLOCKS, ("diagonal", "left", "right"): LOW_RANK}
-
-
-def _names(transition: Transition) -> tuple[str, ...]:
-    """The task's names of a transition's tensors."""
-    return ("diagonal",) if isinstance(transition, DiagonalTransition) else transition.stepwise
-
-
-def _plain(x: Tensor) -> Tensor:
-    """In memory as it reads: no transposition, conjugation or sign that is yet to be applied."""
-    return x.resolve_conj().resolve_neg().contiguous()
+    found = library()
+    assert found is not None
+    function = f"slicekit_given_{direction}"
+    measure, run = getattr(found.c, f"{function}_work"), getattr(found.c, function)
+    measure.restype = run.restype = ctypes.c_int64
+    for name, x in arrays.items():
+        setattr(task, name, x.data_ptr())
+    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
+    task.work, task.work_bytes = work.data_ptr(), work.numel()
+    check(run(ctypes.byref(task)), function)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native import shared_factors, sparse
-from slicekit.native.given import GivenPasses
 from slicekit.native.panels import BLOCKS, Panels, Part
+from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.native_runs import PANELS, SPARSE, Run, runs_of
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
@@ -95,10 +95,11 @@ class _Made:
 
     def kept_numbers(self) -> int:
         """Where one kernel keeps transitions that are not too large."""
-        if len(self.runs) > 1 or self.runs[0].kernel != PANELS:
+        first, *others = self.runs
+        if others or first.kernel != PANELS:
             return 0
         passes = self.passes
-        numbers = self._panels(self.runs[0], passes.state, None).kept_numbers()
+        numbers = self._panels(first, passes.state, None).kept_numbers()
         return numbers if numbers * passes.state.element_size() <= KEEP_BYTES else 0
 
     def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
@@ -230,17 +231,18 @@ class _Made:
         states, factors, kept = saved
         if run.kernel == PANELS:
             panels = self._panels(run, state, inputs)
-            found, *rest = panels.backward(states, factors, kept, in_states, in_last)
+            found, moved, first, driven = panels.backward(states, factors, kept, in_states, in_last)
             named = dict(zip(run.names, found, strict=True))
             for name, bound in zip(run.names, panels.parameters, strict=True):
                 if name in run.bounded:
                     named[name] = named[name] * (1 - bound * bound)
-            return (named, *rest)
+            return named, moved, first, driven
         if run.kernel == SPARSE and self.table:
             panels = self._dense_panels(run, state, inputs)
-            found, *rest = panels.backward(states, factors, None, in_states, in_last)
+            found, moved, first, driven = panels.backward(states, factors, None, in_states, in_last)
             places = self.source.parameters[run.names[1]]
-            return ({run.names[0]: found[0].view(-1).index_select(0, places)}, *rest)
+            kept_values = found[0].view(-1).index_select(0, places)
+            return {run.names[0]: kept_values}, moved, first, driven
         kernel = sparse if run.kernel == SPARSE else shared_factors
         found, moved, first, driven = kernel.backward(
             self._named(run),
