@@ -1,12 +1,9 @@
 // Exponentials of many matrices: groups of LANES, shared among the threads.
 #include "exponential_lanes.hpp"
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
-
 #include "lane_groups.hpp"
 #include "slicekit_exponential.h"
+#include "threads.hpp"
 #include "workspace.hpp"
 
 namespace slicekit {
@@ -15,14 +12,6 @@ namespace SLICEKIT_ISA {
 using Sizes = slicekit_exponential_sizes;
 
 namespace {
-
-int64_t this_thread() {
-#if defined(_OPENMP)
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
 
 template <class Real>
 int64_t groups(const Sizes &sizes) {

@@ -36,7 +36,7 @@ inline FlowScratch<Real> take_flow_scratch(const Layout &layout, Workspace &work
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     if (!part.exponential) continue;
-    const int64_t b = part.size, together = b > N ? 1 : N / part.width;
+    const int64_t b = part.size, together = blocks_together<Real>(part);
     features = most(features, part.feature_panels * N);
     blocks = most(blocks, together * b * b);
     one = most(one, b * b);
@@ -120,11 +120,6 @@ SLICEKIT_INLINE void each_panel(const Part &part, int64_t group, F &&f) {
       });
     }
   }
-}
-
-template <class Real>
-SLICEKIT_INLINE int64_t blocks_together(const Part &part) {
-  return part.size > LANES<Real> ? 1 : LANES<Real> / part.width;
 }
 
 // Transitions of `rows` rows from their features.

@@ -4,10 +4,7 @@
 // for the gradients that are sums over columns: each piece of columns has its own, added up at the
 // end in the order of the pieces.
 #include "given_passes.hpp"
-
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
+#include "threads.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -18,14 +15,6 @@ namespace {
 // Bytes of states that the backward pass makes again at a time: half of a usual L2 cache.
 constexpr int64_t CHUNK_BYTES = 1 << 18;
 constexpr int64_t SHORTEST_CHUNK = 8, LONGEST_CHUNK = 128;
-
-int64_t thread_number() {
-#if defined(_OPENMP)
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
 
 // Pieces of columns for each sequence, and the threads that share them.
 struct Plan {
@@ -129,7 +118,7 @@ void forward_all(const slicekit_given &task) {
   char *panels = work.take<char>(plan.threads * bytes);
 #pragma omp parallel num_threads(plan.threads)
   {
-    Workspace own(panels + thread_number() * bytes);
+    Workspace own(panels + this_thread() * bytes);
     const Panels<Number> mine(own, r, false);
 #pragma omp for schedule(static)
     for (int64_t number = 0; number < r.batch * plan.pieces; ++number) {
@@ -149,7 +138,7 @@ void backward_all(const slicekit_given &task) {
   char *panels = work.take<char>(plan.threads * bytes);
 #pragma omp parallel num_threads(plan.threads)
   {
-    Workspace own(panels + thread_number() * bytes);
+    Workspace own(panels + this_thread() * bytes);
     const Panels<Number> mine(own, r, true);
 #pragma omp for schedule(static)
     for (int64_t number = 0; number < r.batch * plan.pieces; ++number) {

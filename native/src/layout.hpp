@@ -82,6 +82,12 @@ SLICEKIT_INLINE Column feature_column(const Part &part, int64_t panel, int64_t l
   return {s <= part.size ? 1 : 2, i * part.size + (s - 1) % part.size};
 }
 
+// Blocks that share a lane group.
+template <class Real>
+SLICEKIT_INLINE int64_t blocks_together(const Part &part) {
+  return part.size > LANES<Real> ? 1 : LANES<Real> / part.width;
+}
+
 // Some parts and their panels: first all features, then the transitions of exponentiated parts.
 struct Layout {
   Part *part;

@@ -255,12 +255,20 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
 }
 
 template <class Real>
+int64_t workspace_of(slicekit_panels q, bool back) {
+  q.workspace = nullptr;
+  Pass<Real> pass(q, back);
+  for (int64_t i = 0; i < least(q.threads, MAX_THREADS); ++i) pass.take_scratch();
+  return pass.workspace.needed();
+}
+
+template <class Real>
 int64_t run_pass(const slicekit_panels &q, bool back) {
+  if (workspace_of<Real>(q, back) > q.workspace_bytes) return SLICEKIT_BAD_WORKSPACE;
   Pass<Real> pass(q, back);
   Scratch<Real> scratch[MAX_THREADS];
   const int64_t threads = least(q.threads, MAX_THREADS);
   for (int64_t i = 0; i < threads; ++i) scratch[i] = pass.take_scratch();
-  if (pass.workspace.needed() > q.workspace_bytes) return SLICEKIT_BAD_WORKSPACE;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
     if (back) {
@@ -270,14 +278,6 @@ int64_t run_pass(const slicekit_panels &q, bool back) {
     }
   }
   return SLICEKIT_OK;
-}
-
-template <class Real>
-int64_t workspace_of(slicekit_panels q, bool back) {
-  q.workspace = nullptr;
-  Pass<Real> pass(q, back);
-  for (int64_t i = 0; i < least(q.threads, MAX_THREADS); ++i) pass.take_scratch();
-  return pass.workspace.needed();
 }
 
 template <class Real>

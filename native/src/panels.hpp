@@ -4,21 +4,10 @@
 #include "features.hpp"
 #include "plan.hpp"
 #include "steps.hpp"
-
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
+#include "threads.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
-
-SLICEKIT_INLINE int64_t this_thread() {
-#if defined(_OPENMP)
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
 
 // What a thread works with.
 template <class Real>
@@ -55,7 +44,6 @@ struct Pass {
   }
 
   const Real *increments() const { return static_cast<const Real *>(q.increments); }
-  int64_t steps_row(int64_t b, int64_t t) const { return b * q.length + t; }
   bool apart() const { return q.kept || q.columns > 1; }
 
   void take_split(int64_t s) {

@@ -9,7 +9,7 @@ SLICEKIT_DECLARE(int64_t panels_run(const slicekit_panels &q, bool back);
 
 namespace {
 
-constexpr int64_t MOST_PARTS = 256, MOST_RANK = 256, MOST = int64_t(1) << 40;
+constexpr int64_t MOST_PARTS = 256, MOST_RANK = 256, MOST = int64_t(1) << 44;
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
@@ -27,6 +27,14 @@ int64_t check_part(const slicekit_part &part) {
   return SLICEKIT_OK;
 }
 
+// Whether the sizes of all arrays can be told; `features` bounds those of one row.
+bool addressable(const slicekit_panels &q, double features) {
+  const double rows = double(q.batch) * q.length, copies = q.threads + 4.0;
+  return rows * q.dim * q.columns < MOST && rows * q.channels * copies < MOST &&
+         rows * features < MOST && features * q.channels * copies < MOST &&
+         features * q.vocabulary * copies < MOST;
+}
+
 int64_t check_sizes(const slicekit_panels *q) {
   if (!q || !q->part) return SLICEKIT_BAD_POINTER;
   if (q->real != 4 && q->real != 8) return SLICEKIT_BAD_OPTION;
@@ -38,15 +46,15 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->vocabulary < 0 || q->vocabulary > MOST) return SLICEKIT_BAD_SIZE;
   if (q->rescale < 0 || q->restore < 0) return SLICEKIT_BAD_OPTION;
   if (q->rescale && q->inputs) return SLICEKIT_BAD_OPTION;
-  // The largest arrays must be addressable.
-  const double rows = double(q->batch) * q->length;
-  if (rows * q->dim * q->columns > MOST || rows * q->channels > MOST) return SLICEKIT_BAD_SIZE;
   int64_t dim = 0;
+  double features = 0;
   for (int64_t p = 0; p < q->parts; ++p) {
     if (const int64_t status = check_part(q->part[p])) return status;
     dim += q->part[p].dim;
+    features += 64.0 + q->part[p].dim * (1.0 + 2.0 * q->part[p].size);
   }
-  return dim == q->dim ? SLICEKIT_OK : SLICEKIT_BAD_SIZE;
+  if (dim != q->dim) return SLICEKIT_BAD_SIZE;
+  return addressable(*q, features) ? SLICEKIT_OK : SLICEKIT_BAD_SIZE;
 }
 
 bool has_all(const slicekit_panels *q, const void *const *parameters) {

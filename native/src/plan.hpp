@@ -12,7 +12,9 @@ namespace slicekit {
 namespace SLICEKIT_ISA {
 
 constexpr int64_t MAX_PARTS = 256, MAX_SPLITS = 64, MAX_THREADS = 256;
-constexpr int64_t CHUNK_BYTES = 192 * 1024, MOST_ROWS = 96, LEAST_ROWS = 48;
+// Steps made together: many, so that the parameters are read seldom, but few enough that their
+// transitions stay in the cache.
+constexpr int64_t ROWS = 96, FEWER_ROWS = 48, CHUNK_BYTES = 2 << 20;
 
 struct Plan {
   Part part[MAX_PARTS + MAX_SPLITS];
@@ -39,11 +41,6 @@ inline Part part_of(const slicekit_panels &q, int64_t p, int64_t state_at) {
   return part;
 }
 
-template <class Real>
-inline int64_t blocks_of_lane_group(const Part &part) {
-  return part.size > LANES<Real> ? 1 : LANES<Real> / part.width;
-}
-
 // Panels that may go to different splits from those of their neighbours, over all parts.
 template <class Real>
 inline int64_t lane_groups(const slicekit_panels &q) {
@@ -51,7 +48,7 @@ inline int64_t lane_groups(const slicekit_panels &q) {
   for (int64_t p = 0; p < q.parts; ++p) {
     Part part = part_of(q, p, 0);
     size_part<Real>(part);
-    const int64_t step = blocks_of_lane_group<Real>(part);
+    const int64_t step = blocks_together<Real>(part);
     total += (part.blocks + step - 1) / step * part.size;
   }
   return total;
@@ -84,7 +81,7 @@ inline void deal_out(const slicekit_panels &q, Plan &plan) {
       continue;
     }
     size_part<Real>(whole);
-    const int64_t step = blocks_of_lane_group<Real>(whole);
+    const int64_t step = blocks_together<Real>(whole);
     Part piece = whole;
     piece.blocks = 0;
     for (int64_t k = 0; k < whole.blocks; k += step) {
@@ -107,15 +104,25 @@ inline void deal_out(const slicekit_panels &q, Plan &plan) {
   for (int64_t s = 0; s < plan.splits; ++s) lay_out<Real>(plan.layout[s]);
 }
 
+// As many short sequences as fill the rows of a chunk, or fewer where they fill its tiles better.
+inline int64_t sequences_together(const slicekit_panels &q, int64_t most_rows) {
+  const int64_t largest = most<int64_t>(1, least(most_rows / q.length, q.batch / 8));
+  int64_t best = largest;
+  auto idle = [&](int64_t count) { return round_up(count * q.length, TILE) - count * q.length; };
+  for (int64_t count = largest; 2 * count > largest; --count) {
+    if (idle(count) * best < idle(best) * count) best = count;
+  }
+  return best;
+}
+
 template <class Real>
 inline void make_plan(const slicekit_panels &q, Plan &plan) {
   plan.splits = 1;
   deal_out<Real>(q, plan);
-  const int64_t row = plan.layout[0].panels * 64;
-  const int64_t most_rows = least(MOST_ROWS, most(LEAST_ROWS, CHUNK_BYTES / row / TILE * TILE));
+  const int64_t most_rows = plan.layout[0].panels * 64 * ROWS <= CHUNK_BYTES ? ROWS : FEWER_ROWS;
   const int64_t chunks = (q.length + most_rows - 1) / most_rows;
-  plan.chunk = (q.length + chunks - 1) / chunks;
-  plan.together = chunks > 1 ? 1 : least(most_rows / q.length, most<int64_t>(1, q.batch / 8));
+  plan.chunk = least(q.length, round_up((q.length + chunks - 1) / chunks, TILE));
+  plan.together = chunks > 1 ? 1 : sequences_together(q, most_rows);
   if (q.vocabulary) plan.together = 1, plan.chunk = q.length;
   plan.rows = plan.together * plan.chunk;
   plan.tasks = (q.batch + plan.together - 1) / plan.together;

@@ -35,7 +35,6 @@ from slicekit import (
     JointDPLR,
     Native,
     Orthogonal,
-    Outer,
     Projective,
     Recurrent,
     SLiCE,
@@ -105,7 +104,9 @@ def make(
 
     dim, std = structure.dim, (channels * max(length, 9)) ** -0.5
     made = structure.init(channels, source)
-    leaves = {f"parameters.{k}": x.double() if x.is_floating_point() else x for k, x in made.items()}
+    leaves = {
+        f"parameters.{k}": x.double() if x.is_floating_point() else x for k, x in made.items()
+    }
     shape = (vocabulary,) if setting.tokens else (batch, length)
     leaves["path"] = randn(*shape, channels, std=std).float().double()
     tail = (columns,) if setting.matrix else ()
@@ -228,7 +229,9 @@ def given_transition(kind: str, dtype: torch.dtype = torch.float64) -> Transitio
         "complex diagonal": lambda: DiagonalTransition(randn(4, dtype=complex_)),
         "blocks": lambda: BlockTransition(randn(2, 2, 2)),
         "low rank": lambda: LowRankTransition(randn(4), randn(4, 2), randn(4, 2)),
-        "sum": lambda: SumTransition((DiagonalTransition(randn(1)), BlockTransition(randn(1, 3, 3)))),
+        "sum": lambda: SumTransition(
+            (DiagonalTransition(randn(1)), BlockTransition(randn(1, 3, 3)))
+        ),
         "rotations": lambda: RotationTransition(torch.linalg.qr(randn(2, 2, 2))[0]),
         "complex blocks": lambda: BlockTransition(randn(2, 2, 2, dtype=complex_)),
         "complex low rank": lambda: LowRankTransition(
@@ -253,7 +256,8 @@ def propagated(kind: str, asked: str, scan: Scan | None) -> Answers:
     found: Answers
     if asked == "projective":
         states, last = propagate(moved, Projective.of(state), scan=scan)
-        found = {"direction": states.direction, "log_norm": states.log_norm, "last": last.direction}
+        found = {"direction": states.direction, "log_norm": states.log_norm.real}
+        found |= {"last": last.direction}
     else:
         readout = query if asked == "readout" else None
         outputs, last = propagate(moved, state, readout=readout, scan=scan)
@@ -294,6 +298,15 @@ def test_given_transitions_run_on_kernels_or_are_refused(
         return
     with pytest.raises(ValueError, match=rf"^scan=Native\(\): .*{lacking}"):
         propagated(kind, asked, Native())
+
+
+@needs_library
+@pytest.mark.parametrize("scan", [Native(), Chunked(), Recurrent()], ids=repr)
+def test_log_norms_of_complex_states_are_real(scan: Scan) -> None:
+    transition = given_transition("complex diagonal")
+    start = Projective.of(torch.randn(2, 4, dtype=torch.complex128))
+    states, last = propagate(transition, start, scan=scan)
+    assert states.log_norm.dtype == last.log_norm.dtype == torch.float64
 
 
 @pytest.fixture
@@ -430,7 +443,9 @@ def test_ragged_blocks_are_the_loop(sizes: list[int], setting: Setting) -> None:
 
 @needs_library
 @each_setting
-@pytest.mark.parametrize(("dim", "rank"), [(1, 1), (2, 2), (7, 3), (13, 4), (17, 5), (8, 1), (31, 9)])
+@pytest.mark.parametrize(
+    ("dim", "rank"), [(1, 1), (2, 2), (7, 3), (13, 4), (17, 5), (8, 1), (31, 9)]
+)
 def test_low_ranks_of_any_size_are_the_loop(dim: int, rank: int, setting: Setting) -> None:
     for structure in (JointDPLR(dim, rank), DPLR(dim, rank)):
         assert_is_the_loop(make(structure, setting))
@@ -454,7 +469,7 @@ def test_sparse_and_partly_dense_matrices_of_any_size_are_the_loop(
     assert_is_the_loop(make(DiagonalDense(dim + 5, 5), setting))
 
 
-VARIED = {
+VARIED: dict[str, Structure] = {
     "diagonal": Diagonal(11),
     "ragged": BlockDiagonal(blocks=[3, 3, 7, 1]),
     "dense": Dense(33),
@@ -477,7 +492,7 @@ def skip_coupled(name: str, setting: Setting) -> None:
 
 @needs_library
 @pytest.mark.parametrize("channels", [1, 2, 3, 15, 16, 17, 20, 35])
-@each_varied
+@pytest.mark.parametrize("name", ["ragged", "joint-dplr", "orthogonal-3", "sum"])
 def test_any_number_of_channels_is_the_loop(name: str, channels: int) -> None:
     for setting in (DRIVEN, TOKENS):
         assert_is_the_loop(make(VARIED[name], setting, channels=channels))
@@ -485,17 +500,27 @@ def test_any_number_of_channels_is_the_loop(name: str, channels: int) -> None:
 
 @needs_library
 @each_setting
-@pytest.mark.parametrize("length", [1, 2, 47, 48, 49, 63, 65, 96, 97, 130, 200])
+@pytest.mark.parametrize("length", [1, 48, 97, 200])
 @each_varied
 def test_any_length_is_the_loop(name: str, length: int, setting: Setting) -> None:
     skip_coupled(name, setting)
-    problem = make(VARIED[name], setting, batch=2, length=length)
+    problem = make(VARIED[name], setting, batch=1, length=length)
+    assert_near(answers(problem), answers(problem, None, Recurrent()), 1e-10)
+
+
+@needs_library
+@pytest.mark.parametrize("length", [2, 47, 49, 63, 64, 65, 95, 96, 130])
+@pytest.mark.parametrize(
+    "structure", [BlockDiagonal(blocks=[3, 3, 7]), Dense(65), Orthogonal(6, 2)], ids=repr
+)
+def test_lengths_around_those_of_chunks_are_the_loop(structure: Structure, length: int) -> None:
+    problem = make(structure, PROJECTIVE, batch=2, length=length)
     assert_near(answers(problem), answers(problem, None, Recurrent()), 1e-10)
 
 
 @needs_library
 @each_setting
-@pytest.mark.parametrize("batch", [0, 1, 2, 8, 16, 17, 33])
+@pytest.mark.parametrize("batch", [0, 1, 8, 17, 33])
 @each_varied
 def test_any_batch_is_the_loop(name: str, batch: int, setting: Setting) -> None:
     skip_coupled(name, setting)
@@ -507,7 +532,7 @@ def test_any_batch_is_the_loop(name: str, batch: int, setting: Setting) -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("columns", [1, 2, 5, 17])
+@pytest.mark.parametrize("columns", [1, 2, 17])
 @each_varied
 def test_any_number_of_columns_is_the_loop(name: str, columns: int) -> None:
     outer = Setting(matrix=True, inputs="outer", tokens=True)
@@ -517,7 +542,7 @@ def test_any_number_of_columns_is_the_loop(name: str, columns: int) -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("vocabulary", [1, 2, 47, 48, 50, 97])
+@pytest.mark.parametrize("vocabulary", [1, 48, 97])
 @each_varied
 def test_any_vocabulary_is_the_loop(name: str, vocabulary: int) -> None:
     assert_is_the_loop(make(VARIED[name], TOKENS, vocabulary=vocabulary, length=30))
@@ -530,28 +555,36 @@ def parts() -> st.SearchStrategy[Structure]:
         st.builds(Diagonal, more),
         st.builds(lambda b, k: BlockDiagonal(b * k, b), more, few),
         st.builds(lambda b, k: Orthogonal((b + 1) * k, b + 1), few, few),
-        st.builds(JointDPLR, more, few),
+        st.builds(lambda r, n: JointDPLR(r + n, r), few, more),
         st.builds(lambda n: WalshHadamard(2**n), few),
-        st.builds(DPLR, more, few),
+        st.builds(lambda r, n: DPLR(r + n, r), few, more),
         st.builds(lambda dim: Sparse(dim, density=0.3), more),
     )
 
 
 @needs_library
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(
     structures=st.lists(parts(), min_size=1, max_size=4),
     setting=st.sampled_from([PLAIN, DRIVEN, TOKENS, Setting(inputs="dense", tokens=True)]),
     batch=st.integers(1, 9),
     length=st.integers(1, 70),
     channels=st.integers(1, 19),
+    count=st.sampled_from([1, 1, 2, 5]),
 )
 def test_any_sum_of_parts_is_the_loop(
-    structures: list[Structure], setting: Setting, batch: int, length: int, channels: int
+    structures: list[Structure],
+    setting: Setting,
+    batch: int,
+    length: int,
+    channels: int,
+    count: int,
 ) -> None:
     sizes = {"batch": batch, "length": length, "channels": channels}
     problem = make(DirectSum(*structures), setting, **sizes)
-    assert_near(answers(problem), answers(problem, None, Recurrent()), 1e-10)
+    with threads(count):
+        found = answers(problem)
+    assert_near(found, answers(problem, None, Recurrent()), 1e-10)
 
 
 @needs_library
@@ -629,12 +662,14 @@ def test_expanded_tensors_and_gradients_are_read_as_what_they_show(name: str, to
 @needs_library
 def test_signs_that_are_yet_to_be_applied_are_applied() -> None:
     problem = make(Dense(5), DRIVEN)
-    negative = {k: torch._neg_view(-x) for k, x in problem.leaves.items()}
+    negative = {k: torch.complex(x, -x).conj().imag for k, x in problem.leaves.items()}
     assert all(x.is_neg() for x in negative.values())
-    assert_near(problem.solve(negative, None, Native()), problem.solve(problem.leaves, None, Native()), 0)
+    assert_near(
+        problem.solve(negative, None, Native()), problem.solve(problem.leaves, None, Native()), 0
+    )
 
 
-SPLIT = {
+SPLIT: dict[str, tuple[Structure, Flow | None]] = {
     "blocks": (BlockDiagonal(40, 5), None),
     "ragged": (BlockDiagonal(blocks=[17, 3, 3, 3, 1, 1, 1, 1]), None),
     "diagonal": (Diagonal(37), None),
@@ -709,14 +744,13 @@ def test_nothing_depends_on_what_memory_held_before(
     if not keep:
         monkeypatch.setattr(slicekit.scans.native_passes, "KEEP_BYTES", 0)
     for structure, flow in SPLIT.values():
-        for dtype in (torch.float32, torch.float64):
-            problem = make(structure, setting, batch=batch, length=20).to(dtype)
-            with threads(count):
-                expected = answers(problem, flow)
-                with poisoned_memory():
-                    assert torch.empty(3).isnan().all()
-                    found = answers(problem, flow)
-            assert_near(found, expected, 1e-5 if dtype == torch.float32 else 1e-12)
+        problem = make(structure, setting, batch=batch, length=20)
+        with threads(count):
+            expected = answers(problem, flow)
+            with poisoned_memory():
+                assert torch.empty(3).isnan().all()
+                found = answers(problem, flow)
+        assert_near(found, expected, 1e-12)
 
 
 @needs_library
@@ -759,7 +793,9 @@ def test_gradients_of_one_answer_alone_are_right(name: str, answer: str) -> None
         pytest.skip("there is no kernel")
     problem = Problem.make(STRUCTURES[name], SETTINGS["affine"])
     native, looped = (
-        with_gradients(lambda x, s=scan: {answer: problem.solve(x, None, s)[answer]}, problem.leaves)
+        with_gradients(
+            lambda x, s=scan: {answer: problem.solve(x, None, s)[answer]}, problem.leaves
+        )
         for scan in (Native(), Recurrent())
     )
     assert_near(native, looped, 1e-10)
@@ -891,8 +927,9 @@ def test_rotations_keep_every_norm_over_very_many_equal_steps(
 
 
 @needs_library
-@pytest.mark.parametrize("tokens", [False, True], ids=["increments", "tokens"])
-@pytest.mark.parametrize("drift", [0.3, -0.3], ids=["exploding", "vanishing"])
+@pytest.mark.parametrize(
+    ("drift", "tokens"), [(0.3, False), (-0.3, True)], ids=["exploding", "vanishing-tokens"]
+)
 def test_projective_states_outlive_the_range_of_single_precision(
     drift: float, tokens: bool
 ) -> None:
@@ -916,6 +953,5 @@ def test_projective_states_outlive_the_range_of_single_precision(
         return {k: x.detach() for k, x in (values | named).items()}
 
     single, double = found(Native(), torch.float32), found(Recurrent(), torch.float64)
-    assert double["log_norm"].abs().max() > 600  # float32 ends at exp(88)
+    assert double["log_norm"].abs().max() > 250  # float32 ends at exp(88)
     assert_near(single, double, 1e-4)
-    assert_near(found(Native(), torch.float64), double, 1e-9)

@@ -1,0 +1,376 @@
+"""The C interface of the fused recurrence: what it refuses, by name and before it writes."""
+
+import ctypes
+from collections.abc import Iterable
+from ctypes import byref
+
+import pytest
+import torch
+from torch import Tensor
+
+from slicekit.native import available, reason
+from slicekit.native.library import STATUS, check
+from slicekit.native.panels import (
+    BLOCKS,
+    HADAMARD,
+    LOW_RANK,
+    MOST_PARTS,
+    MOST_RANK,
+    SKEW,
+    Panels,
+    Part,
+    _Part,
+    _Problem,
+    function,
+)
+from tests.native.increment_scans import (
+    BAD_INDEX,
+    BAD_OPTION,
+    BAD_POINTER,
+    BAD_SIZE,
+    BAD_WORKSPACE,
+    OK,
+)
+
+pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+
+UNTOUCHED = 7
+DIM = 24
+PARTS = (
+    Part(BLOCKS, 6, 3),
+    Part(SKEW, 6, 3, True),
+    Part(LOW_RANK, 4, 2),
+    Part(HADAMARD, 8),
+)
+SHAPES = ((2, 3, 3), (2, 3), (4,), (4, 2), (4, 2), (8,))
+PASSES = ("slicekit_panels_forward", "slicekit_panels_backward")
+
+
+class Call:
+    """A complete problem in C, with memory that nothing was written to yet.
+
+    Attributes:
+        problem: the C structure.
+        outputs: everything that a pass may write to.
+        held: everything that it reads.
+    """
+
+    def __init__(
+        self, *, tokens: bool = False, inputs: bool = False, rescale: int = 0, kept: bool = False
+    ) -> None:
+        batch, length, channels, columns = 2, 5, 3, 2
+        parts = PARTS if not kept else tuple(p for p in PARTS if not p.exponential)
+        shapes = SHAPES if not kept else (SHAPES[0], *SHAPES[2:])
+        dim = sum(part.dim for part in parts)
+
+        def randn(*shape: int) -> Tensor:
+            return torch.randn(shape, dtype=torch.float64)
+
+        states = (batch, length, dim, columns)
+        parameters = tuple(randn(channels, *shape) for shape in shapes)
+        path = randn(4, channels) if tokens else randn(batch, length, channels)
+        self.index = torch.randint(0, 4, (batch, length)) if tokens else None
+        state, u = randn(batch, dim, columns), randn(*states) if inputs else None
+        panels = Panels(parts, parameters, path, self.index, state, u, rescale, 64)
+        self.problem = panels._problem()
+        in_states, in_last = randn(*states), randn(batch, dim, columns)
+        self.problem.in_states, self.problem.in_last = in_states.data_ptr(), in_last.data_ptr()
+        written = {
+            "states": randn(*states),
+            "factors": randn(batch, length, columns),
+            "in_increments": torch.empty_like(path),
+            "in_state": torch.empty_like(state),
+        }
+        written |= {"in_inputs": randn(*states)} if inputs else {}
+        written |= {"kept": randn(panels.kept_numbers())} if kept else {}
+        gradients = [torch.empty_like(x) for x in parameters]
+        self.problem.in_parameters = panels._pointers(gradients)
+        for name, x in written.items():
+            setattr(self.problem, name, x.data_ptr())
+        size = function("slicekit_panels_workspace")(byref(self.problem), 1)
+        assert size > 0
+        space = torch.empty(size, dtype=torch.uint8)
+        self.problem.workspace, self.problem.workspace_bytes = space.data_ptr(), size
+        self.outputs = [*written.values(), *gradients, space]
+        self.held = (panels, in_states, in_last)
+        for x in self.outputs:
+            x.fill_(UNTOUCHED)
+
+    def run(self, name: str, **changes: object) -> int:
+        """What a pass returns when some fields are changed."""
+        return function(name)(byref(self.changed(**changes)))
+
+    def sizes(self, **changes: object) -> list[int]:
+        """What the two functions that only look at sizes return."""
+        changed = byref(self.changed(**changes))
+        measure = function("slicekit_panels_workspace")
+        return [measure(changed, 0), measure(changed, 1), function("slicekit_panels_kept")(changed)]
+
+    def changed(self, **changes: object) -> _Problem:
+        """A copy of the problem with some fields changed."""
+        changed = _Problem.from_buffer_copy(self.problem)
+        for name, value in changes.items():
+            setattr(changed, name, value)
+        return changed
+
+    def untouched(self) -> bool:
+        """Whether nothing was written anywhere."""
+        return all(bool((x == UNTOUCHED).all()) for x in self.outputs)
+
+
+def as_parts(parts: Iterable[Part]) -> ctypes.Array:
+    """Parts as C takes them."""
+    made = [_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in parts]
+    return (_Part * len(made))(*made)
+
+
+def only(*given: int) -> dict[str, object]:
+    """A problem of one part: kind, dim, size and whether it is exponentiated."""
+    kind, dim, size, exponential = given
+    parts = as_parts([Part(kind, dim, size, bool(exponential))])
+    return {"parts": 1, "dim": dim, "part": parts}
+
+
+def pointers(call: Call, name: str, lacking: int) -> ctypes.Array:
+    """The parameters' pointers, one of them null."""
+    count = 3 * len(PARTS)
+    kept = [getattr(call.problem, name)[i] for i in range(count)]
+    return (ctypes.c_void_p * count)(*(None if i == lacking else p for i, p in enumerate(kept)))
+
+
+BAD_SIZES = [
+    *(
+        ({name: size}, BAD_SIZE)
+        for name in ("length", "channels", "dim", "columns", "threads", "parts")
+        for size in (0, -1, 2**62)
+    ),
+    *(({name: size}, BAD_SIZE) for name in ("batch", "vocabulary") for size in (-1, 2**62)),
+    ({"batch": 2**30, "length": 2**30}, BAD_SIZE),
+    ({"parts": 300}, BAD_SIZE),
+    ({"parts": MOST_PARTS + 1}, BAD_SIZE),
+    ({"parts": len(PARTS) - 1}, BAD_SIZE),
+    ({"dim": DIM + 1}, BAD_SIZE),
+    ({"real": 3}, BAD_OPTION),
+    ({"real": 0}, BAD_OPTION),
+    ({"real": 16}, BAD_OPTION),
+    ({"rescale": -1}, BAD_OPTION),
+    ({"restore": -1}, BAD_OPTION),
+    (only(4, DIM, 1, 0), BAD_OPTION),
+    (only(-1, DIM, 1, 0), BAD_OPTION),
+    (only(BLOCKS, DIM, 5, 0), BAD_SIZE),
+    (only(BLOCKS, DIM, 0, 0), BAD_SIZE),
+    (only(BLOCKS, DIM, -3, 0), BAD_SIZE),
+    (only(BLOCKS, DIM, 2 * DIM, 0), BAD_SIZE),
+    (only(BLOCKS, 0, 1, 0), BAD_SIZE),
+    (only(BLOCKS, -DIM, 1, 0), BAD_SIZE),
+    (only(SKEW, DIM, 5, 1), BAD_SIZE),
+    (only(SKEW, DIM, 3, 0), BAD_OPTION),
+    (only(HADAMARD, 12, 0, 0), BAD_SIZE),
+    (only(HADAMARD, 8, 0, 1), BAD_OPTION),
+    (only(LOW_RANK, DIM, 0, 0), BAD_SIZE),
+    (only(LOW_RANK, DIM, -1, 0), BAD_SIZE),
+    (only(LOW_RANK, DIM, 300, 0), BAD_SIZE),
+    (only(LOW_RANK, DIM, MOST_RANK + 1, 0), BAD_SIZE),
+    (only(LOW_RANK, DIM, 2, 1), BAD_OPTION),
+    ({"part": None}, BAD_POINTER),
+]
+
+
+def shown(fault: object) -> str:
+    """A fault's name in the list of tests."""
+    if not isinstance(fault, dict):
+        return str(fault)
+    part = fault.get("part")
+    if part is None:
+        return "-".join(f"{name}={value}" for name, value in fault.items())
+    return "part-" + "-".join(str(getattr(part[0], field[0])) for field in _Part._fields_)
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize(("fault", "status"), BAD_SIZES, ids=shown)
+def test_bad_sizes_and_options_are_named_before_anything_is_written(
+    fault: dict[str, object], status: int, name: str
+) -> None:
+    call = Call()
+    assert call.run(name, **fault) == status
+    assert call.untouched()
+    assert call.run(name) == OK
+
+
+@pytest.mark.parametrize(("fault", "status"), BAD_SIZES, ids=shown)
+def test_questions_about_sizes_answer_bad_ones_with_negative_statuses(
+    fault: dict[str, object], status: int
+) -> None:
+    assert Call().sizes(**fault) == [-status] * 3
+
+
+def test_sizes_beyond_any_memory_are_refused() -> None:
+    dim = 2**26
+    huge = {"batch": 1, "length": 1, "columns": 1, "channels": 2**20}
+    assert Call().sizes(**huge, **only(BLOCKS, dim, dim, 0)) == [-BAD_SIZE] * 3
+
+
+def test_a_missing_problem_is_named() -> None:
+    for name in PASSES:
+        assert function(name)(None) == BAD_POINTER
+    assert function("slicekit_panels_workspace")(None, 0) == -BAD_POINTER
+    assert function("slicekit_panels_kept")(None) == -BAD_POINTER
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize(
+    "lacking", ["increments", "state", "states", "parameters", "workspace", "part"]
+)
+def test_arrays_that_both_passes_need_are_missed(lacking: str, name: str) -> None:
+    call = Call()
+    assert call.run(name, **{lacking: None}) == BAD_POINTER
+    assert call.untouched()
+
+
+@pytest.mark.parametrize("lacking", ["in_states", "in_increments", "in_state", "in_parameters"])
+def test_arrays_that_the_backward_pass_needs_are_missed(lacking: str) -> None:
+    call = Call()
+    assert call.run(PASSES[1], **{lacking: None}) == BAD_POINTER
+    assert call.untouched()
+    assert call.run(PASSES[0], **{lacking: None}) == OK
+
+
+@pytest.mark.parametrize("lacking", [0, 3, 6, 7, 8, 9])
+def test_every_parameter_is_missed(lacking: int) -> None:
+    call = Call()
+    for name in PASSES:
+        assert call.run(name, parameters=pointers(call, "parameters", lacking)) == BAD_POINTER
+    without = pointers(call, "in_parameters", lacking)
+    assert call.run(PASSES[1], in_parameters=without) == BAD_POINTER
+    assert call.untouched()
+
+
+@pytest.mark.parametrize("unused", [1, 2, 4, 5, 10, 11])
+def test_parameters_that_a_part_does_not_have_may_be_anything(unused: int) -> None:
+    call = Call()
+    count = 3 * len(PARTS)
+    addresses = [call.problem.parameters[i] for i in range(count)]
+    addresses[unused] = 1
+    assert call.run(PASSES[0], parameters=(ctypes.c_void_p * count)(*addresses)) == OK
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_rescaled_state_needs_its_factors_and_takes_no_inputs(name: str) -> None:
+    call = Call(rescale=2)
+    assert call.run(name, factors=None) == BAD_POINTER
+    assert call.run(name, inputs=call.problem.states) == BAD_OPTION
+    assert call.sizes(inputs=call.problem.states) == [-BAD_OPTION] * 3
+    assert call.untouched()
+    assert call.run(name) == OK
+
+
+def test_inputs_and_their_gradients_come_together() -> None:
+    call = Call(inputs=True)
+    assert call.run(PASSES[1], in_inputs=None) == BAD_POINTER
+    assert call.run(PASSES[1], inputs=None) == BAD_POINTER
+    assert call.untouched()
+    assert call.run(PASSES[1]) == OK
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("place", [0, 4, 9])
+@pytest.mark.parametrize("token", [-1, 4, 2**40, -(2**63)])
+def test_tokens_outside_the_table_are_named(token: int, place: int, name: str) -> None:
+    call = Call(tokens=True)
+    assert call.index is not None
+    before = int(call.index.view(-1)[place])
+    call.index.view(-1)[place] = token
+    assert call.run(name) == BAD_INDEX
+    assert call.untouched()
+    call.index.view(-1)[place] = before
+    assert call.run(name, index=None) == BAD_POINTER
+    assert call.untouched()
+    assert call.run(name) == OK
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize(
+    "options", [{}, {"tokens": True}, {"inputs": True}, {"rescale": 2}], ids=str
+)
+def test_too_small_a_work_space_is_named_and_not_written_to(
+    options: dict[str, bool], name: str
+) -> None:
+    call = Call(**options)
+    needed = call.sizes()[PASSES.index(name)]
+    for size in (-1, 0, 1, needed // 2, needed - 65):
+        assert call.run(name, workspace_bytes=size) == BAD_WORKSPACE
+        assert call.untouched(), f"written to with {size} of {needed} bytes"
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("offset", [0, 1, 8, 63])
+def test_the_work_space_may_begin_anywhere(offset: int, name: str) -> None:
+    call = Call()
+    needed = call.sizes()[PASSES.index(name)]
+    space = torch.full((needed + offset + 64,), UNTOUCHED, dtype=torch.uint8)
+    assert call.run(name, workspace=space.data_ptr() + offset, workspace_bytes=needed) == OK
+    assert (space[:offset] == UNTOUCHED).all()
+    assert (space[offset + needed :] == UNTOUCHED).all()
+
+
+def test_transitions_are_kept_only_where_they_can_be() -> None:
+    call = Call(kept=True)
+    assert call.run(PASSES[0]) == OK and call.run(PASSES[1]) == OK
+    kept = call.problem.kept
+    for other in (Call(), Call(tokens=True)):
+        assert other.sizes()[2] == 0
+        for name in PASSES:
+            assert other.run(name, kept=kept) == BAD_OPTION
+        assert other.untouched()
+
+
+def test_an_empty_batch_needs_no_arrays() -> None:
+    call = Call()
+    assert call.sizes(batch=0) == [0, 0, 0]
+    for name in PASSES:
+        assert call.run(name, batch=0, increments=None, state=None, states=None) == OK
+    assert call.untouched()
+
+
+def test_a_missing_gradient_of_the_last_state_is_zero() -> None:
+    call = Call()
+    assert call.run(PASSES[0]) == OK
+    assert call.run(PASSES[1], in_last=None) == OK
+    without = [x.clone() for x in call.outputs[:-1]]
+    call.held[2].zero_()
+    assert call.run(PASSES[1]) == OK
+    assert all(torch.equal(x, y) for x, y in zip(call.outputs, without, strict=False))
+
+
+@pytest.mark.parametrize("status", STATUS)
+def test_statuses_become_errors_that_name_the_function(status: int) -> None:
+    with pytest.raises(RuntimeError, match=f"slicekit_panels_forward was given {STATUS[status]}"):
+        check(status, "slicekit_panels_forward")
+
+
+def panels(part: Part, dim: int, token: int = 0) -> Panels:
+    """A problem as Python makes it, right or wrong."""
+    index = torch.full((1, 2), token)
+    parameters = tuple(torch.zeros(3, dim * max(part.size, 1)) for _ in range(part.tensors))
+    return Panels((part,), parameters, torch.zeros(4, 3), index, torch.zeros(1, dim, 1), None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "dim", "status"),
+    [
+        (Part(BLOCKS, 6, 4), 6, BAD_SIZE),
+        (Part(BLOCKS, 6, 3), 7, BAD_SIZE),
+        (Part(SKEW, 6, 3), 6, BAD_OPTION),
+        (Part(HADAMARD, 12), 12, BAD_SIZE),
+    ],
+)
+def test_python_raises_what_the_kernels_refuse(part: Part, dim: int, status: int) -> None:
+    given = panels(part, dim)
+    for call in (given.kept_numbers, lambda: given.forward(None)):
+        with pytest.raises(RuntimeError, match=f"slicekit_panels_.* was given {STATUS[status]}"):
+            call()
+
+
+def test_python_raises_at_tokens_outside_the_table() -> None:
+    with pytest.raises(RuntimeError, match="panels_forward was given an index outside its table"):
+        panels(Part(BLOCKS, 6, 3), 6, token=4).forward(None)
