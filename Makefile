@@ -1,13 +1,24 @@
 # Everything runs in .venv, which is made on first use; PYTHON chooses the interpreter.
 # PEERS=1 also installs the libraries that slicekit is compared with.
-# ARGS is handed to pytest: make test ARGS="-k diagonal"
+# ARGS is handed to pytest or to slicekit bench: make test ARGS="-k diagonal"
 
 PYTHON ?= python3
 PEERS ?=
 ARGS ?=
 
 RUN := .venv/bin/python
-PIP_INSTALL := $(RUN) -m pip --disable-pip-version-check -q install -c constraints.txt
+PIP_INSTALL := $(RUN) -m pip --disable-pip-version-check -q install
+
+# Through the environment, constraints also hold for what pip fetches to build slicekit; from pip 25.3
+# on, that has a variable of its own.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+# Where there is a C++ compiler, kernels that do not build are an error; elsewhere torch serves alone.
+export SLICEKIT_REQUIRE_NATIVE ?= $(if $(shell command -v $${CXX:-c++}),1,0)
+
+NATIVE := $(shell find native -type f)
+SANITIZED := build/sanitize/libslicekit_native.so
 
 # Stamps: newer than their prerequisites exactly when the last install of that kind succeeded.
 INSTALLED := .venv/.installed
@@ -22,10 +33,10 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench wheel test-install sanitize clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
 
 demo: $(ENVIRONMENT) ## Parity at length 100,000: a dense linear CDE is exact, a diagonal one is not
 	$(RUN) examples/parity.py
@@ -42,19 +53,33 @@ format: $(ENVIRONMENT) ## Rewrite the code in the project's format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: $(INSTALLED_PEERS) ## Time the scans against other libraries
-	$(RUN) -m benchmarks.scans
+bench: $(INSTALLED_PEERS) ## Measure speed and memory, also of other libraries (ARGS=--quick: two minutes)
+	.venv/bin/slicekit bench $(ARGS)
+
+wheel: $(ENVIRONMENT) ## Build the wheel and the source distribution into dist/
+	rm -rf dist
+	$(RUN) -m build
+	@ls dist
+
+test-install: $(ENVIRONMENT) ## Install slicekit in every way, with and without a compiler, and use it
+	$(RUN) tests/installs.py
+
+sanitize: $(ENVIRONMENT) ## Run the tests of the kernels under the address and undefined-behaviour sanitisers
+	cmake -S native -B build/sanitize -DSLICEKIT_SANITIZE=ON
+	cmake --build build/sanitize --parallel 2
+	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest tests/native $(ARGS)
 
 clean: ## Remove the environment, caches and built files
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(make_venv)
 	$(PIP_INSTALL) -e '.[all,dev]'
 	@touch $@
 
-$(INSTALLED_PEERS): pyproject.toml constraints.txt
+$(INSTALLED_PEERS): pyproject.toml constraints.txt $(NATIVE)
 	$(make_venv)
 	$(PIP_INSTALL) -e '.[all,dev,peers]'
 	@touch $(INSTALLED) $@

@@ -30,11 +30,12 @@ struct FlowScratch {
 };
 
 template <class Real>
-inline FlowScratch<Real> take_flow_scratch(const Layout &layout, Workspace &workspace) {
+inline FlowScratch<Real> take_flow_scratch(const Part *parts, int64_t count,
+                                           Workspace &workspace) {
   constexpr int64_t N = LANES<Real>;
   int64_t features = 0, blocks = 0, one = 0, work = 0;
-  for (int64_t p = 0; p < layout.parts; ++p) {
-    const Part &part = layout.part[p];
+  for (int64_t p = 0; p < count; ++p) {
+    const Part &part = parts[p];
     if (!part.exponential) continue;
     const int64_t b = part.size, together = blocks_together<Real>(part);
     features = most(features, part.feature_panels * N);

@@ -80,7 +80,7 @@ struct Pass {
     Scratch<Real> scratch = {};
     scratch.transitions = workspace.take<Real>(q.kept ? 0 : numbers);
     scratch.gradients = backward && apart() ? workspace.take<Real>(numbers) : scratch.transitions;
-    scratch.flow = take_flow_scratch<Real>(plan.layout[0], workspace);
+    scratch.flow = take_flow_scratch<Real>(plan.part, plan.parts, workspace);
     scratch.norms = workspace.take<Real>(dim * q.columns);
     scratch.state = workspace.take<Real>(padded);
     scratch.moved = workspace.take<Real>(padded);

@@ -17,7 +17,8 @@ constexpr int64_t MAX_PARTS = 256, MAX_SPLITS = 64, MAX_THREADS = 256;
 constexpr int64_t ROWS = 96, FEWER_ROWS = 48, CHUNK_BYTES = 2 << 20;
 
 struct Plan {
-  Part part[MAX_PARTS + MAX_SPLITS];
+  Part part[MAX_PARTS + MAX_SPLITS];  // of all splits
+  int64_t parts;
   Layout layout[MAX_SPLITS];
   int64_t splits;
   int64_t chunk;      // steps
@@ -100,6 +101,7 @@ inline void deal_out(const slicekit_panels &q, Plan &plan) {
       }
     }
   }
+  plan.parts = made;
   plan.splits = plan.layout[split].parts ? split + 1 : split;
   for (int64_t s = 0; s < plan.splits; ++s) lay_out<Real>(plan.layout[s]);
 }

@@ -62,6 +62,7 @@ struct Sequence {
         const Real size = *factor(t) = size_of(h, layout.padded);
         scale(h, size, now);
         h = now;
+        if (rotates) divide_norms(layout, size, norms);
       }
       Real *out = layout.direct ? after(t) + layout.state_at : next;
       step(layout, transition(t), panel, h, out);

@@ -94,6 +94,16 @@ inline void rotated_norms(const Layout &layout, const Real *padded, Real *norms)
   }
 }
 
+// After a division of the state by `size`.
+template <class Real>
+inline void divide_norms(const Layout &layout, Real size, Real *norms) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    if (part.kind != SLICEKIT_SKEW) continue;
+    for (int64_t k = 0; k < part.blocks; ++k, ++norms) *norms = *norms / size / size;
+  }
+}
+
 // Gives every rotated block its norm back, where that is possible.
 template <class Real>
 inline void restore_norms(const Layout &layout, Real *padded, const Real *norms) {

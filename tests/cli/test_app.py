@@ -11,7 +11,9 @@ import pytest
 
 import slicekit
 import slicekit.structures
+from slicekit import native
 from slicekit.cli import main
+from slicekit.native.library import INTERFACE
 from slicekit.structures import DirectSum, Structure
 
 pytest.importorskip("typer")
@@ -104,9 +106,33 @@ def test_doctor_names_versions_scans_and_extras() -> None:
         "Recurrent    available",
         "Associative  available",
         "Chunked      available",
-        "Native       not built in this version",
+        "C++ kernels",
     ):
         assert expected in result.stdout
+
+
+@pytest.mark.skipif(not native.available(), reason=f"no native library: {native.reason()}")
+def test_doctor_describes_the_kernels() -> None:
+    library = native.library()
+    assert library is not None
+    shown = invoke("doctor").stdout
+    for expected in (
+        "active       yes",
+        f"interface    {INTERFACE}",
+        f"instructions {library.isa}",
+        "by OpenMP" if library.openmp else "without OpenMP",
+        "Native       available",
+    ):
+        assert expected in shown
+
+
+def test_doctor_says_why_there_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(native, "reason", lambda: "it is a Sunday")
+    shown = invoke("doctor").stdout
+    assert "active       no: it is a Sunday" in shown
+    assert "Native       not available: the C++ kernels are not active" in shown
 
 
 def test_doctor_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

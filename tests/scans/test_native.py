@@ -500,7 +500,7 @@ def test_any_number_of_channels_is_the_loop(name: str, channels: int) -> None:
 
 @needs_library
 @each_setting
-@pytest.mark.parametrize("length", [1, 48, 97, 200])
+@pytest.mark.parametrize("length", [1, 97, 200])
 @each_varied
 def test_any_length_is_the_loop(name: str, length: int, setting: Setting) -> None:
     skip_coupled(name, setting)

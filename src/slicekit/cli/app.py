@@ -3,7 +3,9 @@
 import io
 import json
 import sys
-from typing import Annotated, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +14,9 @@ from typer.core import TyperGroup
 import slicekit
 from slicekit.cli import doctor as diagnosis
 from slicekit.cli import structures as comparison
+
+if TYPE_CHECKING:
+    from slicekit.bench.problems import Shape
 
 WIDTH = 80
 """Tables are laid out for at least this many columns."""
@@ -83,6 +88,7 @@ def slicekit_command(
       slicekit structures                        compare the structures, as the paper's Table 1
       slicekit structures --dim 256 --block 8    ... at other sizes
       slicekit structures --json                 ... for a program to read
+      slicekit bench --quick                     how fast it is here, in two minutes
       slicekit doctor                            what is installed, and what is missing
     """
     if context.invoked_subcommand is None:
@@ -129,6 +135,67 @@ def structures_command(
         print(json.dumps(comparison.as_data(sizes, rows), indent=2))
     else:
         comparison.show(sizes, rows, _console())
+
+
+class Section(StrEnum):
+    """The parts of `slicekit bench`."""
+
+    TARGETS = "targets"
+    STRUCTURES = "structures"
+    SCALING = "scaling"
+
+
+@app.command("bench")
+def bench_command(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer rounds and lines: under two minutes.")
+    ] = False,
+    only: Annotated[Section | None, typer.Option(help="One of the tables.")] = None,
+    structures: Annotated[
+        str | None, typer.Option(help="Rows of the table of structures, as in dense,dplr-4.")
+    ] = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(help="Its shapes, batch x length x dim, as in 32x256x128."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for results.json and the plots.")
+    ] = Path("bench-results"),
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures.")] = True,
+) -> None:
+    """Measure how fast slicekit is here, beside other methods and the least that it could take.
+
+    \b
+    Examples:
+      slicekit bench                             everything, half an hour or so
+      slicekit bench --quick
+      slicekit bench --only structures --structures dense,dplr-4 --shapes 32x256x128
+      slicekit bench --only scaling --out speed --no-plots
+
+    Figures are ratios of processor times on one thread, in brackets of wall times on two.
+    Contenders take turns, and the least time of each counts.
+    """
+    from slicekit.bench import command
+    from slicekit.bench.problems import CASES
+
+    names = structures.split(",") if structures else list(CASES)
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise typer.BadParameter(f"--structures {unknown[0]}: choose from {', '.join(CASES)}")
+    sections = command.SECTIONS if only is None else (only.value,)
+    sizes = _shapes(shapes)
+    found = command.run(command.Choice(quick, sections, tuple(names), sizes, out, plots))
+    if found.faults:
+        raise typer.Exit(1)
+
+
+def _shapes(text: str | None) -> tuple["Shape", ...]:
+    from slicekit.bench.problems import Shape
+
+    try:
+        return tuple(Shape.parse(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise typer.BadParameter(f"--shapes: {error}") from None
 
 
 @app.command("doctor")

@@ -9,6 +9,8 @@ import torch
 from rich.console import Console
 
 import slicekit
+from slicekit import native
+from slicekit.native.library import INTERFACE
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cli": ("typer", "rich"),
@@ -27,7 +29,7 @@ Section = tuple[str, list[tuple[str, str]]]
 
 def show(console: Console) -> None:
     """Print every section."""
-    for title, lines in (_versions(), _machine(), _scans(), _extras()):
+    for title, lines in (_versions(), _machine(), _native(), _scans(), _extras()):
         console.print(title, style="bold", markup=False)
         for name, found in lines:
             console.print(f"  {name:<12} {found}", markup=False, soft_wrap=True)
@@ -58,9 +60,25 @@ def _cuda() -> str:
     return f"available: {', '.join(names)}"
 
 
+def _native() -> Section:
+    library = native.library()
+    if library is None:
+        return "C++ kernels", [("active", f"no: {native.reason()}")]
+    threads = (
+        f"{torch.get_num_threads()}, by OpenMP" if library.openmp else "1: built without OpenMP"
+    )
+    return "C++ kernels", [
+        ("active", "yes"),
+        ("interface", str(INTERFACE)),
+        ("instructions", library.isa),
+        ("threads", threads),
+    ]
+
+
 def _scans() -> Section:
     lines = [(scan.__name__, "available") for scan in SCANS]
-    return "scans", [*lines, ("Native", "not built in this version")]
+    state = "available" if native.available() else "not available: the C++ kernels are not active"
+    return "scans", [*lines, ("Native", state)]
 
 
 def _extras() -> Section:

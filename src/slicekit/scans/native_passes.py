@@ -16,7 +16,7 @@ from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, S
 KEEP_BYTES = 32 * 2**20
 """Transitions up to this size in all are kept for the backward pass instead of made again."""
 
-RESTORE_EVERY = 64
+RESTORE_EVERY = 32
 """Steps after which rotations get their norm back."""
 
 
@@ -176,7 +176,8 @@ class _Made:
         dense, full = self._as_dense(run)
         rescale = self.passes.rescale
         path = self.path.contiguous()
-        return Panels(dense.parts, (full,), path, self.index, state, inputs, rescale, 0)
+        start = state.contiguous()
+        return Panels(dense.parts, (full,), path, self.index, start, inputs, rescale, 0)
 
     def _named(self, run: Run) -> dict[str, Tensor]:
         """A run's parameters under the names that its structure gives them."""

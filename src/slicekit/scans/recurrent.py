@@ -23,8 +23,7 @@ class Recurrent(Scan):
             driven = iter(inputs.unbind(1)) if inputs is not None else None
         queries = iter(readout.unbind(1)) if readout is not None else None
         outputs, scales = [], []
-        norms = state[:, 0]
-        log_scale = torch.zeros_like(norms) if recurrence.projective else None
+        log_scale = torch.zeros_like(state[:, 0].real) if recurrence.projective else None
         for transition in recurrence.source.steps():
             state = transition.act(state)
             if driven is not None:

@@ -199,9 +199,7 @@ class Composite(Structure):
         in_parameters: Parameters = {}
         in_increments: list[Tensor] = []
         at = 0
-        for prefix, part, own in zip(
-            self.prefixes, self.parts, self._own(parameters), strict=True
-        ):
+        for prefix, part, own in zip(self.prefixes, self.parts, self._own(parameters), strict=True):
             mine, moved = part.pullback(own, increments, gradients[at : at + len(own)])
             in_parameters |= {prefix + name: x for name, x in mine.items()}
             in_increments.append(moved)

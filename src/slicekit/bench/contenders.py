@@ -4,24 +4,30 @@ Every contender runs forward and backward and gives the states and all gradients
 same thing from the same weights, which is checked before anything is timed.
 """
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import slicekit as sk
-from benchmarks.problems import Problem
-from slicekit.scans import Scan
+from slicekit import native
+from slicekit.bench.problems import Problem, Setting
+from slicekit.flows import resolve
+from slicekit.scans import Scan, native_passes
+from slicekit.scans.native_runs import PANELS, runs_of
 
-try:
-    import slices as torch_slices
-except ImportError:
-    torch_slices = None
-
-CHUNKED, RECURRENT, TOKENS = "Chunked", "Recurrent", "tokens"
+NATIVE, KEPT, RECOMPUTED = "native", "native kept", "native recomputed"
+CHUNKED, RECURRENT, TOKENS = "chunked", "recurrent", "tokens"
 PEER_RECURRENT, PEER_PARALLEL = "torch-slices recurrent", "torch-slices parallel"
-NAMES = (CHUNKED, RECURRENT, PEER_RECURRENT, PEER_PARALLEL, TOKENS)
+PEERS = (PEER_RECURRENT, PEER_PARALLEL)
+
+NO_KERNELS = "no C++ kernels"
+NO_PEER = "torch-slices not installed"
 
 Results = tuple[Tensor, ...]
 
@@ -39,7 +45,48 @@ class Contender:
     common: Callable[[Results], dict[str, Tensor]]
 
 
-def scan_contender(problem: Problem, scan: Scan) -> Contender:
+def peer_installed() -> bool:
+    """Whether torch-slices is there to be compared with."""
+    return importlib.util.find_spec("slices") is not None
+
+
+def obstacle(name: str, setting: Setting) -> str:
+    """Why a contender can't run a setting here; empty if it can."""
+    if name in (NATIVE, KEPT, RECOMPUTED, TOKENS) and not native.available():
+        return NO_KERNELS
+    if name == KEPT and not _keeps(setting):
+        return "keeps nothing"
+    if name in PEERS and setting.case.peer is None:
+        return "torch-slices has none"
+    if name in PEERS and not peer_installed():
+        return NO_PEER
+    return ""
+
+
+def _keeps(setting: Setting) -> bool:
+    """Whether there are transitions to keep: those of one panel kernel."""
+    structure = setting.case.make(setting.shape.dim)
+    runs = runs_of(structure, resolve(structure, setting.flow))
+    return not isinstance(runs, str) and [run.kernel for run in runs] == [PANELS]
+
+
+def enter(name: str, problem: Problem) -> Contender:
+    """Make a contender for a problem that it can run."""
+    return ENTRANTS[name](problem)
+
+
+@contextmanager
+def _keeping(size: int | None) -> Iterator[None]:
+    """Let the native scan keep transitions up to a size for a while; None for its own choice."""
+    before = native_passes.KEEP_BYTES
+    native_passes.KEEP_BYTES = before if size is None else size
+    try:
+        yield
+    finally:
+        native_passes.KEEP_BYTES = before
+
+
+def scan_contender(problem: Problem, scan: Scan, keep: int | None = None) -> Contender:
     """`solve` with increments given position by position."""
     increments = problem.increments.clone().requires_grad_()
 
@@ -55,7 +102,7 @@ def scan_contender(problem: Problem, scan: Scan) -> Contender:
             "initial_state": in_state,
         } | named
 
-    return Contender(_solving(problem, lambda: increments, increments, scan), common)
+    return Contender(_solving(problem, increments, increments, scan, keep), common)
 
 
 def tokens_contender(problem: Problem) -> Contender:
@@ -68,7 +115,7 @@ def tokens_contender(problem: Problem) -> Contender:
         named = _named_parameters(problem, rest)
         return {"states": states, "table": in_table, "initial_state": in_state} | named
 
-    return Contender(_solving(problem, lambda: tokens, table, sk.Chunked()), common)
+    return Contender(_solving(problem, tokens, table, sk.Native(), None), common)
 
 
 def _trained(problem: Problem) -> list[str]:
@@ -80,7 +127,7 @@ def _named_parameters(problem: Problem, gradients: list[Tensor]) -> dict[str, Te
 
 
 def _solving(
-    problem: Problem, increments: Callable[[], Tensor | sk.Tabulated], leaf: Tensor, scan: Scan
+    problem: Problem, increments: Tensor | sk.Tabulated, leaf: Tensor, scan: Scan, keep: int | None
 ) -> Callable[[], Results]:
     parameters = {
         name: x.clone().requires_grad_() if x.is_floating_point() else x
@@ -88,10 +135,12 @@ def _solving(
     }
     state = problem.initial_state.clone().requires_grad_()
     leaves = [leaf, state, *(parameters[name] for name in _trained(problem))]
+    structure, flow, batch = problem.structure, problem.setting.flow, problem.index.shape[0]
 
     def run() -> Results:
-        start = state.expand(problem.shape.batch, -1)
-        states, _ = sk.solve(problem.structure, parameters, increments(), start, scan=scan)
+        start = state.expand(batch, -1)
+        with _keeping(keep):
+            states, _ = sk.solve(structure, parameters, increments, start, flow, scan)
         return states, *torch.autograd.grad(states, leaves, problem.cotangent)
 
     return run
@@ -99,16 +148,7 @@ def _solving(
 
 def peer_contender(problem: Problem, parallel: bool) -> Contender:
     """torch-slices with the problem's weights: it adds the time channel and scales by itself."""
-    assert torch_slices is not None and problem.case.peer is not None
-    layer = torch_slices.SLiCE(
-        problem.channels - 1,
-        problem.shape.dim,
-        bias=False,
-        scale=problem.scale,
-        path_mode="increments",
-        use_parallel=parallel,
-        **problem.case.peer(problem.shape.dim),
-    )
+    layer = _peer_layer(problem, parallel)
     weights = [weight for name, weight in layer.named_parameters() if name != "init"]
     with torch.no_grad():
         layer.get_parameter("init").copy_(problem.initial_state)
@@ -134,17 +174,32 @@ def peer_contender(problem: Problem, parallel: bool) -> Contender:
     return Contender(run, common)
 
 
-def contenders(problem: Problem) -> dict[str, Contender]:
-    """All that apply to a problem and are installed."""
-    found = {
-        CHUNKED: scan_contender(problem, sk.Chunked()),
-        RECURRENT: scan_contender(problem, sk.Recurrent()),
-        TOKENS: tokens_contender(problem),
-    }
-    if torch_slices is not None and problem.case.peer is not None:
-        found[PEER_RECURRENT] = peer_contender(problem, parallel=False)
-        found[PEER_PARALLEL] = peer_contender(problem, parallel=True)
-    return found
+def _peer_layer(problem: Problem, parallel: bool) -> Any:
+    import slices
+
+    setting = problem.setting
+    assert setting.case.peer is not None
+    return slices.SLiCE(
+        setting.channels - 1,
+        setting.shape.dim,
+        bias=False,
+        scale=problem.scale,
+        path_mode="increments",
+        use_parallel=parallel,
+        **setting.case.peer(setting.shape.dim),
+    )
+
+
+ENTRANTS: dict[str, Callable[[Problem], Contender]] = {
+    NATIVE: partial(scan_contender, scan=sk.Native()),
+    KEPT: partial(scan_contender, scan=sk.Native(), keep=2**62),
+    RECOMPUTED: partial(scan_contender, scan=sk.Native(), keep=0),
+    CHUNKED: partial(scan_contender, scan=sk.Chunked()),
+    RECURRENT: partial(scan_contender, scan=sk.Recurrent()),
+    TOKENS: tokens_contender,
+    PEER_RECURRENT: partial(peer_contender, parallel=False),
+    PEER_PARALLEL: partial(peer_contender, parallel=True),
+}
 
 
 def relative_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import slicekit as sk
+from slicekit.flows import Flow
 from slicekit.structures import Parameters, Structure
 
 VOCABULARY = 60
@@ -16,7 +18,7 @@ RANK = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a problem; channels are dim + 1, the time among them."""
+    """Sizes of a problem."""
 
     batch: int
     length: int
@@ -24,18 +26,24 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """From batch x length x dim, as in 32x256x128."""
-        sizes = [int(size) for size in text.split("x")]
-        if len(sizes) != 3 or min(sizes) < 1:
-            raise ValueError(text)
-        return cls(*sizes)
+        """From batch x length x dim, as in 32x256x128.
+
+        Raises:
+            ValueError: if the text is not like that.
+        """
+        try:
+            batch, length, dim = (int(size) for size in text.split("x"))
+        except ValueError:
+            raise ValueError(f"{text!r} is not like 32x256x128") from None
+        if min(batch, length, dim) < 1:
+            raise ValueError(f"{text!r} has a size below 1")
+        return cls(batch, length, dim)
 
     def __str__(self) -> str:
-        return f"batch {self.batch}, length {self.length}, dim {self.dim}"
+        return f"{self.batch}x{self.length}x{self.dim}"
 
 
-SHAPES = (Shape(32, 256, 128), Shape(256, 20, 256), Shape(4, 4096, 128))
-QUICK_SHAPES = (Shape(32, 256, 128), Shape(32, 20, 256), Shape(4, 512, 128))
+FIRST, SECOND, THIRD = SHAPES = (Shape(32, 256, 128), Shape(256, 20, 256), Shape(4, 4096, 128))
 
 
 @dataclass(frozen=True)
@@ -46,14 +54,19 @@ class Case:
         make: the structure of a given dim.
         columns: entries of a step's transition that are made from the increments; the floor is
             made of products with this many columns.
-        dim: the largest dim it is timed at; transitions of dim^2 entries would fill the memory.
+        dim: the largest dim in the table of structures; elsewhere transitions of dim^2 entries
+            would fill the memory.
         peer: arguments of torch-slices for the same structure, where it has it.
     """
 
     make: Callable[[int], Structure]
     columns: Callable[[int], int]
     dim: int | None = None
-    peer: Callable[[int], dict] | None = None
+    peer: Callable[[int], dict[str, Any]] | None = None
+
+    def fitted(self, shape: Shape) -> Shape:
+        """A shape, with the dim cut to what the table of structures can take."""
+        return Shape(shape.batch, shape.length, min(shape.dim, self.dim or shape.dim))
 
 
 def _blocks(block: int) -> Case:
@@ -83,9 +96,41 @@ CASES: dict[str, Case] = {
 }
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What makes a problem.
+
+    Attributes:
+        structure: a key of `CASES`.
+        shape: its sizes.
+        inputs: channels of the increments, the time among them; 0 for dim + 1.
+        flow: None for the structure's own.
+    """
+
+    structure: str
+    shape: Shape
+    inputs: int = 0
+    flow: Flow | None = None
+
+    @property
+    def case(self) -> Case:
+        """The structure at any size."""
+        return CASES[self.structure]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the increments."""
+        return self.inputs or self.shape.dim + 1
+
+    @property
+    def steps(self) -> int:
+        """All steps of all sequences."""
+        return self.shape.batch * self.shape.length
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One case at one shape: the same numbers for every contender.
+    """One setting with numbers: the same for every contender.
 
     Attributes:
         scale: size of an increment, so small that states stay finite: 1 / length bounds the drift
@@ -94,8 +139,7 @@ class Problem:
         index: (batch, length), the tokens.
     """
 
-    case: Case
-    shape: Shape
+    setting: Setting
     structure: Structure
     scale: float
     parameters: Parameters
@@ -105,28 +149,19 @@ class Problem:
     cotangent: Tensor
 
     @classmethod
-    def of(cls, case: Case, shape: Shape, seed: int = 0) -> "Problem":
-        """Draw everything at random; the dim is cut to what the case can take."""
+    def of(cls, setting: Setting, seed: int = 0) -> "Problem":
+        """Draw everything at random."""
         source = torch.Generator().manual_seed(seed)
-        dim = min(shape.dim, case.dim or shape.dim)
-        shape = Shape(shape.batch, shape.length, dim)
-        channels = dim + 1
-        structure = case.make(dim)
+        shape, channels = setting.shape, setting.channels
+        structure = setting.case.make(shape.dim)
         scale = min(1 / shape.length, (shape.length * channels) ** -0.5)
         parameters = structure.init(channels, source, increment=scale)
         table = torch.randn(VOCABULARY, channels, generator=source)
         table[:, 0] = 1
         index = torch.randint(VOCABULARY, (shape.batch, shape.length), generator=source)
-        state = torch.randn(dim, generator=source)
-        cotangent = torch.randn(shape.batch, shape.length, dim, generator=source)
-        return cls(
-            case, shape, structure, scale, parameters, table * scale, index, state, cotangent
-        )
-
-    @property
-    def channels(self) -> int:
-        """Channels of the increments."""
-        return self.table.shape[1]
+        state = torch.randn(shape.dim, generator=source)
+        cotangent = torch.randn(shape.batch, shape.length, shape.dim, generator=source)
+        return cls(setting, structure, scale, parameters, table * scale, index, state, cotangent)
 
     @cached_property
     def increments(self) -> Tensor:

@@ -13,7 +13,7 @@ where K is, for the structures timed here:
     dense, sparse               dim^2 (the sum of sparse matrices over the channels is dense)
     diagonal-dense              dim - b + b^2
     joint DPLR                  (1 + 2 r) dim
-    orthogonal                  dim / b blocks of b (b - 1) / 2 angles
+    orthogonal                  dim / b blocks of b (b - 1) / 2 angles; exponentials do not count
     DPLR                        dim, and six products with factors that all steps share:
                                 the state and its cotangent with either factor, and the gradients of
                                 both factors, (B L, dim) x (dim, channels r) or as large
@@ -27,8 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-import slicekit as sk
-from benchmarks.problems import Problem
+from slicekit.bench.problems import RANK, Setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +48,18 @@ class Product:
         torch.mm(self.left, self.right, out=self.out)
 
 
-def products(problem: Problem) -> list[Product]:
-    """The products of a problem's floor."""
-    steps = problem.shape.batch * problem.shape.length
-    dim, channels = problem.shape.dim, problem.channels
-    found = _bilinear(steps, channels, problem.case.columns(dim))
-    if isinstance(problem.structure, sk.DPLR):
-        found += _shared_factors(steps, dim, channels * problem.structure.rank)
+def products(setting: Setting) -> list[Product]:
+    """The products of a setting's floor."""
+    dim, channels = setting.shape.dim, setting.channels
+    found = _bilinear(setting.steps, channels, setting.case.columns(dim))
+    if setting.structure == "dplr-4":
+        found += _shared_factors(setting.steps, dim, channels * RANK)
     return found
 
 
-def floor(problem: Problem) -> Callable[[], None]:
-    """A contender that runs the floor's products."""
-    own = products(problem)
+def floor(setting: Setting) -> Callable[[], None]:
+    """Something to time that runs the floor's products."""
+    own = products(setting)
 
     def run() -> None:
         for product in own:

@@ -1,1 +1,0 @@
-"""Figures that slicekit must reach, measured: `python -m benchmarks.scans`."""

@@ -1,0 +1,168 @@
+"""What `slicekit bench` does, in order."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slicekit.bench import plots, report, structures, targets
+from slicekit.bench.memory import Worker, memory_worker
+from slicekit.bench.problems import CASES, Shape
+from slicekit.bench.scaling import DIMS, LENGTHS, Curves, of_length, over_dim, over_length
+from slicekit.bench.structures import Row
+from slicekit.bench.targets import Line
+from slicekit.bench.timing import FULL, QUICK, QUICK_TABLE, Effort, keep_freed_memory
+
+SECTIONS = ("targets", "structures", "scaling")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked for.
+
+    Attributes:
+        quick: fewer rounds, fewer lines.
+        sections: some of `SECTIONS`.
+        names: structures of the table of structures, keys of `CASES`.
+        shapes: its shapes; none for those that fit the effort.
+        folder: where JSON and pictures go.
+        pictures: whether to draw any.
+    """
+
+    quick: bool = False
+    sections: tuple[str, ...] = SECTIONS
+    names: tuple[str, ...] = tuple(CASES)
+    shapes: tuple[Shape, ...] = ()
+    folder: Path = Path("bench-results")
+    pictures: bool = True
+
+    @property
+    def effort(self) -> Effort:
+        """How long to measure targets and curves."""
+        return QUICK if self.quick else FULL
+
+    @property
+    def table_effort(self) -> Effort:
+        """How long to measure a structure."""
+        return QUICK_TABLE if self.quick else FULL
+
+
+@dataclass(eq=False)
+class Found:
+    """All that was measured so far; faults are contenders that gave wrong results."""
+
+    machine: dict[str, object]
+    lines: list[Line] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    lengths: Curves = field(default_factory=dict)
+    dims: Curves = field(default_factory=dict)
+    seconds: float = 0
+    faults: list[str] = field(default_factory=list)
+
+    def as_data(self, choice: Choice) -> dict[str, Any]:
+        """What the JSON holds."""
+        return {
+            "machine": self.machine,
+            "quick": choice.quick,
+            "seconds": self.seconds,
+            "faults": self.faults,
+            "targets": report.targets_as_data(self.lines),
+            "structures": report.structures_as_data(self.rows),
+            "scaling": {
+                "length": report.curves_as_data(self.lengths),
+                "dim": report.curves_as_data(self.dims),
+            },
+        }
+
+
+def run(choice: Choice) -> Found:
+    """Measure, print and write what was asked for.
+
+    What was found until an error or an interruption is written all the same.
+    """
+    keep_freed_memory()
+    found = Found(report.machine())
+    print(", ".join(f"{name} {value}" for name, value in found.machine.items()))
+    progress = report.Progress()
+    measures = {"targets": _targets, "structures": _structures, "scaling": _scaling}
+    with memory_worker() as worker, _written(found, choice, progress):
+        for section in choice.sections:
+            measures[section](found, choice, worker, progress)
+    print(f"\n{found.seconds:.0f} s; written to {choice.folder}")
+    return found
+
+
+@contextmanager
+def _noted(found: Found, progress: report.Progress) -> Iterator[None]:
+    """A contender with wrong results spoils its own figures only."""
+    try:
+        yield
+    except ArithmeticError as error:
+        progress.clear()
+        found.faults.append(str(error))
+        print(f"WRONG: {error}", flush=True)
+
+
+@contextmanager
+def _written(found: Found, choice: Choice, progress: report.Progress) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        progress.clear()
+        found.seconds = progress.seconds
+        report.write_json(choice.folder / "results.json", found.as_data(choice))
+        if choice.pictures:
+            _draw(found, choice.folder)
+
+
+def _targets(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+    report.print_targets_head()
+    for about, lines in targets.parts(choice.effort, worker):
+        progress.show(about)
+        with _noted(found, progress):
+            for line in lines():
+                progress.clear()
+                found.lines.append(line)
+                report.print_target(line)
+                progress.show(about)
+    progress.clear()
+    report.print_verdict(found.lines)
+
+
+def _structures(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+    for shape in choice.shapes or structures.shapes(choice.effort):
+        report.print_structures_head(shape)
+        for name in choice.names:
+            progress.show(f"{name} at {shape}")
+            with _noted(found, progress):
+                row = structures.measure(name, shape, choice.table_effort, worker)
+                progress.clear()
+                found.rows.append(row)
+                report.print_structure(row)
+
+
+def _scaling(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+    progress.show("lengths")
+    found.lengths = over_length(choice.effort, worker)
+    progress.clear()
+    report.print_scaling("length", LENGTHS, found.lengths)
+    progress.show("dims")
+    found.dims = over_dim(choice.effort, worker)
+    progress.clear()
+    report.print_scaling("dim", DIMS, found.dims)
+
+
+def _draw(found: Found, folder: Path) -> None:
+    if not plots.available():
+        print("no pictures: they need matplotlib, pip install 'slicekit[plot]'")
+        return
+    if found.lines:
+        plots.plot_targets(found.lines, folder / "targets.png")
+    if found.rows:
+        plots.plot_structures(found.rows, folder / "structures.png")
+    if found.lengths:
+        batch = of_length(1).shape.batch
+        plots.plot_scaling("length", found.lengths, batch, folder / "length.png")
+    if found.dims:
+        plots.plot_scaling("dim", found.dims, None, folder / "dim.png")

@@ -1,0 +1,96 @@
+"""Time and memory as one size grows: the length, from 1k to 256k steps, and the dim."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from slicekit.bench.contenders import CHUNKED, PEER_PARALLEL, RECOMPUTED, obstacle
+from slicekit.bench.memory import NotMeasured, Worker
+from slicekit.bench.problems import Setting, Shape
+from slicekit.bench.races import FLOOR, Entrant, race
+from slicekit.bench.timing import FULL, Effort, Times
+
+LENGTHS = tuple(1024 * 4**n for n in range(5))
+BASE = LENGTHS[1]
+DIMS = (32, 64, 128, 256, 512)
+STRUCTURE = "block-diagonal-4"
+RIVALS = (CHUNKED, PEER_PARALLEL)
+LEAST_BUDGET = 2.0
+"""Seconds for the turns of a contender, also in a quick run: a curve of few runs is ragged."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How a contender grows.
+
+    Attributes:
+        processor: seconds on one thread for each size.
+        wall: seconds on two.
+        memory: peak bytes beyond the operands, on one thread.
+    """
+
+    processor: dict[int, float] = field(default_factory=dict)
+    wall: dict[int, float] = field(default_factory=dict)
+    memory: dict[int, int] = field(default_factory=dict)
+
+    def add(self, size: int, entrant: str, times: Times) -> None:
+        """Note what was measured at a size."""
+        self.processor[size] = times.processor[entrant]
+        if entrant in times.wall:
+            self.wall[size] = times.wall[entrant]
+
+
+Curves = dict[str, Curve]
+
+
+def of_length(length: int) -> Setting:
+    """Two sequences of a length, at dim 64."""
+    return Setting(STRUCTURE, Shape(2, length, 64))
+
+
+def of_dim(dim: int) -> Setting:
+    """Four sequences of 256 steps, at a dim."""
+    return Setting(STRUCTURE, Shape(4, 256, dim))
+
+
+@cache
+def over_length(effort: Effort, worker: Worker) -> Curves:
+    """Curves over `LENGTHS`, measured once: the targets and the plots share them."""
+    return _curves(LENGTHS, of_length, effort, worker)
+
+
+@cache
+def over_dim(effort: Effort, worker: Worker) -> Curves:
+    """Curves over `DIMS`."""
+    return _curves(DIMS, of_dim, effort, worker)
+
+
+def _curves(
+    sizes: tuple[int, ...], setting: Callable[[int], Setting], effort: Effort, worker: Worker
+) -> Curves:
+    """Race the native scan, its rivals and the floor at each size.
+
+    A rival that took more than half of the effort's limit leaves before the next size; where
+    the chunked scan has left, the native one is timed without being checked again.
+    """
+    rounds, budget = max(effort.rounds, FULL.rounds), max(effort.budget, LEAST_BUDGET)
+    effort = replace(effort, rounds=rounds, budget=budget)
+    found: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *RIVALS)}
+    left = {name for name in (RECOMPUTED, *RIVALS) if obstacle(name, setting(sizes[0]))}
+    for size in sizes:
+        entrants = [Entrant(setting(size), name) for name in found if name not in left]
+        names = [x.contender for x in entrants if x.contender != FLOOR]
+        times = race(entrants, effort, CHUNKED if CHUNKED in names else next(iter(names), CHUNKED))
+        for entrant in entrants:
+            curve = found[entrant.contender]
+            curve.add(size, str(entrant), times)
+            if entrant.contender != FLOOR:
+                _weigh(curve, size, entrant, worker)
+        left |= {x for x in RIVALS if found[x].processor.get(size, 0) > effort.limit / 2}
+    return {name: curve for name, curve in found.items() if curve.processor}
+
+
+def _weigh(curve: Curve, size: int, entrant: Entrant, worker: Worker) -> None:
+    with suppress(NotMeasured):
+        curve.memory[size] = worker.peak(entrant.setting, entrant.contender, threads=1)
