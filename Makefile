@@ -19,6 +19,7 @@ export SLICEKIT_REQUIRE_NATIVE ?= $(if $(shell command -v $${CXX:-c++}),1,0)
 
 NATIVE := $(shell find native -type f)
 SANITIZED := build/sanitize/libslicekit_native.so
+library = $(shell $${CXX:-c++} -print-file-name=$(1))
 
 # Stamps: newer than their prerequisites exactly when the last install of that kind succeeded.
 INSTALLED := .venv/.installed
@@ -67,8 +68,8 @@ test-install: $(ENVIRONMENT) ## Install slicekit in every way, with and without 
 sanitize: $(ENVIRONMENT) ## Run the tests of the kernels under the address and undefined-behaviour sanitisers
 	cmake -S native -B build/sanitize -DSLICEKIT_SANITIZE=ON
 	cmake --build build/sanitize --parallel 2
-	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest tests/native $(ARGS)
+	LD_PRELOAD="$(call library,libasan.so) $(call library,libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest -n 2 tests/native tests/scans/test_native.py $(ARGS)
 
 clean: ## Remove the environment, caches and built files
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

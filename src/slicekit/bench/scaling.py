@@ -9,14 +9,14 @@ from slicekit.bench.contenders import CHUNKED, PEER_PARALLEL, RECOMPUTED, obstac
 from slicekit.bench.memory import NotMeasured, Worker
 from slicekit.bench.problems import Setting, Shape
 from slicekit.bench.races import FLOOR, Entrant, race
-from slicekit.bench.timing import FULL, Effort, Times
+from slicekit.bench.timing import Effort, Times
 
 LENGTHS = tuple(1024 * 4**n for n in range(5))
 BASE = LENGTHS[1]
 DIMS = (32, 64, 128, 256, 512)
 STRUCTURE = "block-diagonal-4"
 RIVALS = (CHUNKED, PEER_PARALLEL)
-LEAST_BUDGET = 2.0
+LEAST_BUDGET = 0.6
 """Seconds for the turns of a contender, also in a quick run: a curve of few runs is ragged."""
 
 
@@ -62,8 +62,8 @@ def over_length(effort: Effort, worker: Worker) -> Curves:
 
 @cache
 def over_dim(effort: Effort, worker: Worker) -> Curves:
-    """Curves over `DIMS`."""
-    return _curves(DIMS, of_dim, effort, worker)
+    """Curves over `DIMS`, in a quick run over every other one."""
+    return _curves(DIMS[::2] if effort.quick else DIMS, of_dim, effort, worker)
 
 
 def _curves(
@@ -74,10 +74,10 @@ def _curves(
     A rival that took more than half of the effort's limit leaves before the next size; where
     the chunked scan has left, the native one is timed without being checked again.
     """
-    rounds, budget = max(effort.rounds, FULL.rounds), max(effort.budget, LEAST_BUDGET)
-    effort = replace(effort, rounds=rounds, budget=budget)
-    found: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *RIVALS)}
-    left = {name for name in (RECOMPUTED, *RIVALS) if obstacle(name, setting(sizes[0]))}
+    effort = replace(effort, budget=max(effort.budget, LEAST_BUDGET))
+    rivals = (CHUNKED,) if effort.quick else RIVALS
+    found: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *rivals)}
+    left = {name for name in (RECOMPUTED, *rivals) if obstacle(name, setting(sizes[0]))}
     for size in sizes:
         entrants = [Entrant(setting(size), name) for name in found if name not in left]
         names = [x.contender for x in entrants if x.contender != FLOOR]
@@ -87,7 +87,7 @@ def _curves(
             curve.add(size, str(entrant), times)
             if entrant.contender != FLOOR:
                 _weigh(curve, size, entrant, worker)
-        left |= {x for x in RIVALS if found[x].processor.get(size, 0) > effort.limit / 2}
+        left |= {x for x in rivals if found[x].processor.get(size, 0) > effort.limit / 2}
     return {name: curve for name, curve in found.items() if curve.processor}
 
 
