@@ -107,7 +107,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.DPLR(5, 2), 3, 2, 4)
-    c, held = shared_factors._problem(given.parameters, given.increments, given.state, 0)
+    c, held = shared_factors.KERNEL.problem(given.parameters, given.increments, given.state, 0)
     states, last, factors = outputs(given.increments, held["state"], 0)
     point(c, states=states.fill_(7), last=last.fill_(7), factors=factors)
     space = torch.empty(10**6, dtype=torch.uint8)

@@ -113,7 +113,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     operands = (given.parameters, given.increments, given.state, 0)
-    c, held = sparse._problem(*operands)
+    c, held = sparse.KERNEL.problem(*operands)
     states, last, factors = outputs(given.increments, held["state"], 0)
     point(c, states=states.fill_(7), last=last.fill_(7), factors=factors)
     space = torch.empty(10**6, dtype=torch.uint8)

@@ -4,6 +4,8 @@ A kernel's C struct begins with the sizes and arrays of `COMMON`, and ends with 
 """
 
 import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -64,3 +66,107 @@ def call(scan: str, way: str, problem: ctypes.Structure) -> None:
     point(problem, workspace=workspace)
     setattr(problem, "workspace_bytes", needed)  # noqa: B010
     check(run(ctypes.addressof(problem)), f"{scan} {way}")
+
+
+@dataclass(frozen=True)
+class IncrementKernel:
+    """A kernel that makes its transitions from increments and parameters of its own.
+
+    Attributes:
+        scan: its name among the functions of the library.
+        struct: its C struct, which begins with `COMMON`.
+        names: of its parameters, as the struct and the structure call them.
+        trained: those of them that have gradients.
+        size: sets what the struct says of the parameters' sizes.
+    """
+
+    scan: str
+    struct: type[ctypes.Structure]
+    names: tuple[str, ...]
+    trained: tuple[str, ...]
+    size: Callable[[Any, dict[str, Tensor]], None]
+
+    def problem(
+        self, parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
+    ) -> tuple[ctypes.Structure, dict[str, Tensor]]:
+        """The problem, and the tensors that it points to."""
+        problem = self.struct()
+        describe(problem, increments, state, rescale)
+        held = {name: parameters[name].contiguous() for name in self.names}
+        self.size(problem, held)
+        held |= {"increments": increments.contiguous(), "state": state.contiguous()}
+        point(problem, **held)
+        return problem, held
+
+    def forward(
+        self,
+        parameters: dict[str, Tensor],
+        increments: Tensor,
+        state: Tensor,
+        inputs: Tensor | None,
+        rescale: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All states of the recurrence.
+
+        Args:
+            parameters: by name.
+            increments: (batch, length, channels).
+            state: (batch, dim, columns), the initial one.
+            inputs: (batch, length, dim, columns), or None.
+            rescale: steps between two divisions of the state by its size; 0 for none.
+
+        Returns:
+            The states (batch, length, dim, columns), the last one, and the factors by which they
+            were divided (batch, length, columns), or (0, 0, 0) without rescale.
+
+        Raises:
+            RuntimeError: if the kernel refuses what it is given.
+        """
+        problem, held = self.problem(parameters, increments, state, rescale)
+        states, last, factors = outputs(increments, held["state"], rescale)
+        dense = None if inputs is None else inputs.contiguous()
+        point(problem, inputs=dense, states=states, last=last, factors=factors)
+        call(self.scan, "forward", problem)
+        return states, last, factors
+
+    def backward(
+        self,
+        parameters: dict[str, Tensor],
+        increments: Tensor,
+        state: Tensor,
+        inputs: Tensor | None,
+        rescale: int,
+        states: Tensor,
+        factors: Tensor,
+        in_states: Tensor,
+        in_last: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
+        """Gradients from those of the states and the last one; the factors count as constants.
+
+        Args:
+            parameters, increments, state, inputs, rescale: as in `forward`.
+            states, factors: what it returned.
+            in_states, in_last: gradients of the states and the last one.
+
+        Returns:
+            Gradients of the trained parameters by name, of the increments, the state, and the
+            inputs (None if there are none).
+
+        Raises:
+            RuntimeError: if the kernel refuses what it is given.
+        """
+        problem, held = self.problem(parameters, increments, state, rescale)
+        given = {
+            "states": states.contiguous(),
+            "factors": factors.contiguous(),
+            "in_states": in_states.contiguous(),
+            "in_last": in_last.contiguous(),
+        }
+        found = {name: torch.empty_like(held[name]) for name in self.trained}
+        in_increments = torch.empty_like(held["increments"])
+        in_state = torch.empty_like(held["state"])
+        in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
+        point(problem, **given, **{f"in_{name}": x for name, x in found.items()})
+        point(problem, in_increments=in_increments, in_state=in_state, in_inputs=in_inputs)
+        call(self.scan, "backward", problem)
+        return found, in_increments, in_state, in_inputs

@@ -1,11 +1,14 @@
-"""The door to the kernel with shared factors: h_{l+1} = h_l + d h_l + U (w (V^T h_l)) + u_l."""
+"""The door to the kernel with shared factors: h_{l+1} = h_l + d h_l + U (w (V^T h_l)) + u_l.
+
+Its parameters are {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}.
+"""
 
 import ctypes
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from slicekit.native.problem import COMMON, call, describe, outputs, point
+from slicekit.native.problem import COMMON, IncrementKernel
 
 NAMES = ("diagonal", "left", "right")
 
@@ -21,85 +24,9 @@ class _SharedFactors(ctypes.Structure):
     ]
 
 
-def _problem(
-    parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
-) -> tuple[_SharedFactors, dict[str, Tensor]]:
-    """The problem, and the tensors that it points to."""
-    problem = _SharedFactors()
-    describe(problem, increments, state, rescale)
-    held = {name: parameters[name].contiguous() for name in NAMES}
+def _size(problem: Any, held: dict[str, Tensor]) -> None:
     problem.rank = held["left"].shape[-1]
-    held |= {"increments": increments.contiguous(), "state": state.contiguous()}
-    point(problem, **held)
-    return problem, held
 
 
-def forward(
-    parameters: dict[str, Tensor],
-    increments: Tensor,
-    state: Tensor,
-    inputs: Tensor | None,
-    rescale: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """All states of the recurrence.
-
-    Args:
-        parameters: {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}.
-        increments: (batch, length, channels).
-        state: (batch, dim, columns), the initial one.
-        inputs: (batch, length, dim, columns), or None.
-        rescale: steps between two divisions of the state by its size; 0 for none.
-
-    Returns:
-        The states (batch, length, dim, columns), the last one, and the factors by which they were
-        divided (batch, length, columns), or (0, 0, 0) without rescale.
-
-    Raises:
-        RuntimeError: if the kernel refuses what it is given.
-    """
-    problem, held = _problem(parameters, increments, state, rescale)
-    states, last, factors = outputs(increments, held["state"], rescale)
-    dense = None if inputs is None else inputs.contiguous()
-    point(problem, inputs=dense, states=states, last=last, factors=factors)
-    call("shared_factors", "forward", problem)
-    return states, last, factors
-
-
-def backward(
-    parameters: dict[str, Tensor],
-    increments: Tensor,
-    state: Tensor,
-    inputs: Tensor | None,
-    rescale: int,
-    states: Tensor,
-    factors: Tensor,
-    in_states: Tensor,
-    in_last: Tensor,
-) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
-    """Gradients from those of the states and the last one; the factors count as constants.
-
-    Args:
-        parameters, increments, state, inputs, rescale: as in `forward`.
-        states, factors: what it returned.
-        in_states, in_last: gradients of the states and the last one.
-
-    Returns:
-        Gradients of the parameters by name, increments, state, and inputs (None if there are none).
-
-    Raises:
-        RuntimeError: if the kernel refuses what it is given.
-    """
-    problem, held = _problem(parameters, increments, state, rescale)
-    given = {
-        "states": states.contiguous(),
-        "factors": factors.contiguous(),
-        "in_states": in_states.contiguous(),
-        "in_last": in_last.contiguous(),
-    }
-    in_parameters = {name: torch.empty_like(held[name]) for name in NAMES}
-    in_increments, in_state = torch.empty_like(held["increments"]), torch.empty_like(held["state"])
-    in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
-    point(problem, **given, **{f"in_{name}": x for name, x in in_parameters.items()})
-    point(problem, in_increments=in_increments, in_state=in_state, in_inputs=in_inputs)
-    call("shared_factors", "backward", problem)
-    return in_parameters, in_increments, in_state, in_inputs
+KERNEL = IncrementKernel("shared_factors", _SharedFactors, NAMES, NAMES, _size)
+forward, backward = KERNEL.forward, KERNEL.backward
