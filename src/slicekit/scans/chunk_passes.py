@@ -16,6 +16,7 @@ from slicekit.scans.base import contract
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.kernels import run
 from slicekit.scans.projective import size
+from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import Source
 from slicekit.structures import Transition
 
@@ -27,7 +28,7 @@ KEEP_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Passes:
+class Passes(PassShapes):
     """One recurrence, run in chunks.
 
     Attributes:
@@ -64,16 +65,10 @@ class Passes:
         windows = (self.source.window(start, stop) for start, stop in self.chunks())
         return [x for window in windows for x in window.tensors()]
 
-    def output_shape(self) -> tuple[int, ...]:
-        """Batch first: states, or what a readout makes of them."""
-        batch, dim, columns = self.state.shape
-        length = self.source.length
-        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
-
-    def factor_shape(self) -> tuple[int, ...]:
-        """(batch, length, columns), or nothing."""
-        batch, _, columns = self.state.shape
-        return (batch, self.source.length, columns) if self.rescale else (0, 0, 0)
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return self.source.length
 
     def start_shape(self) -> tuple[int, ...]:
         """(chunks, batch, dim, columns) with a readout, otherwise nothing."""

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from slicekit.native.given import BLOCKS, DIAGONAL, LOW_RANK, RESULTS, Task, call, chunk_size
+from slicekit.scans.shapes import PassShapes
 from slicekit.structures import DiagonalTransition, Transition
 
 
 @dataclass(frozen=True, eq=False)
-class GivenPasses:
+class GivenPasses(PassShapes):
     """One recurrence with given transitions.
 
     Attributes:
@@ -32,17 +33,6 @@ class GivenPasses:
     def length(self) -> int:
         """Number of steps."""
         return self.transition.tensors()[0].shape[1]
-
-    def output_shape(self) -> tuple[int, ...]:
-        """Batch first: states, or what a readout makes of them."""
-        batch, dim, columns = self.state.shape
-        length = self.length
-        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
-
-    def factor_shape(self) -> tuple[int, ...]:
-        """(batch, length, columns), or nothing."""
-        batch, _, columns = self.state.shape
-        return (batch, self.length, columns) if self.rescale else (0, 0, 0)
 
     def start_shape(self) -> tuple[int, ...]:
         """(chunks, batch, dim, columns) with a readout, otherwise nothing."""

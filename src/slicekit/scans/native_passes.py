@@ -11,6 +11,7 @@ from slicekit.native.panels import BLOCKS, Panels, Part
 from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.native_runs import PANELS, SPARSE, Run, runs_of
+from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
 
 KEEP_BYTES = 32 * 2**20
@@ -21,7 +22,7 @@ RESTORE_EVERY = 32
 
 
 @dataclass(frozen=True, eq=False)
-class NativePasses:
+class NativePasses(PassShapes):
     """One recurrence, run by kernels.
 
     Attributes:
@@ -40,16 +41,10 @@ class NativePasses:
     size: int
     rescale: int
 
-    def output_shape(self) -> tuple[int, ...]:
-        """Batch first: states, or what a readout makes of them."""
-        batch, dim, columns = self.state.shape
-        length = self.source.length
-        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
-
-    def factor_shape(self) -> tuple[int, ...]:
-        """(batch, length, columns), or nothing."""
-        batch, _, columns = self.state.shape
-        return (batch, self.source.length, columns) if self.rescale else (0, 0, 0)
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return self.source.length
 
     def start_shape(self) -> tuple[int, ...]:
         """What a readout's backward pass starts from; nothing without one."""

@@ -1,0 +1,33 @@
+"""Shapes of what the passes of a scan return, known without touching data."""
+
+from torch import Tensor
+
+
+class PassShapes:
+    """What passes have in common.
+
+    Attributes:
+        state: (batch, dim, columns), the initial state.
+        readout: (batch, length, dim) or None.
+        rescale: steps between two divisions of a projective state; 0 for a plain one.
+    """
+
+    state: Tensor
+    readout: Tensor | None
+    rescale: int
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        raise NotImplementedError
+
+    def output_shape(self) -> tuple[int, ...]:
+        """Batch first: states, or what a readout makes of them."""
+        batch, dim, columns = self.state.shape
+        length = self.length
+        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
+
+    def factor_shape(self) -> tuple[int, ...]:
+        """(batch, length, columns), or nothing."""
+        batch, _, columns = self.state.shape
+        return (batch, self.length, columns) if self.rescale else (0, 0, 0)
