@@ -25,6 +25,7 @@ WIRINGS = {
     "paper": Wiring(),
     "pre-norm": Wiring.pre_norm(),
     "pre-norm-by-layer-norm": Wiring.pre_norm(expansion=2, norm=LayerNorm()),
+    "mixed": Wiring(mixed=True),
     "gated": Wiring(feedforward=FeedForward(nn.GLU)),
     "norms-everywhere": Wiring(
         norm=RMSNorm(), before_mixer=True, after_mixer=True, before_feedforward=True
@@ -111,6 +112,14 @@ def test_a_block_may_have_norms_everywhere() -> None:
     y = rms_norm(y, block.norm_after_mixer)
     y = y + torch.tanh(linear(rms_norm(y, block.norm_before_feedforward), block.feedforward[0]))
     assert_same(block, x, rms_norm(y, block.norm_after_feedforward))
+
+
+def test_a_norm_may_come_right_after_the_mixer() -> None:
+    """Y = W norm(core(X)) + X, and the rest as in the paper: the norm has the mixer's size."""
+    block, x = make_block(WIRINGS["mixed"]), make_input()
+    y = linear(layer_norm(block.mixer(x), block.norm_mixed), block.project) + x
+    y = y + torch.tanh(linear(y, block.feedforward[0]))
+    assert_same(block, x, layer_norm(y, block.norm_after_feedforward))
 
 
 def test_the_pre_norm_block_never_drops_what_it_skips() -> None:

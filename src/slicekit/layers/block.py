@@ -68,6 +68,8 @@ class Wiring:
     Args:
         norm: `LayerNorm()` or `RMSNorm()`.
         before_mixer, after_mixer: a norm on the mixer's input; one after its skip connection.
+        mixed: a norm on the mixer's output, which brings projective states (of unit norm) to the
+            size of the skip connection.
         before_feedforward, after_feedforward: the same for the feed-forward part.
         feedforward: its form.
         drop_branches: dropout on both branches before they are added, instead of on the output.
@@ -76,6 +78,7 @@ class Wiring:
     norm: LayerNorm | RMSNorm = field(default=LayerNorm())
     before_mixer: bool = False
     after_mixer: bool = False
+    mixed: bool = False
     before_feedforward: bool = False
     after_feedforward: bool = True
     feedforward: FeedForward = field(default=FeedForward())
@@ -129,9 +132,10 @@ class Block(nn.Module):
         self.feedforward = wiring.feedforward.module(width)
         self.dropout = nn.Dropout(dropout)
 
-        def norm(wanted: bool) -> nn.Module:
-            return wiring.norm.module(width) if wanted else nn.Identity()
+        def norm(wanted: bool, size: int = width) -> nn.Module:
+            return wiring.norm.module(size) if wanted else nn.Identity()
 
+        self.norm_mixed = norm(wiring.mixed, outputs)
         self.norm_before_mixer = norm(wiring.before_mixer)
         self.norm_after_mixer = norm(wiring.after_mixer)
         self.norm_before_feedforward = norm(wiring.before_feedforward)
@@ -169,7 +173,7 @@ class Block(nn.Module):
     def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Everything but the mixer, position by position."""
         branch = self.dropout if self.wiring.drop_branches else nn.Identity()
-        y = self.norm_after_mixer(x + branch(self.project(mixed)))
+        y = self.norm_after_mixer(x + branch(self.project(self.norm_mixed(mixed))))
         y = y + branch(self.feedforward(self.norm_before_feedforward(y)))
         y = self.norm_after_feedforward(y)
         return y if self.wiring.drop_branches else self.dropout(y)
