@@ -7,11 +7,12 @@ first question, and the answer then holds for the whole process.
 import ctypes
 import os
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
+F = TypeVar("F", bound=Callable[..., Any])
 
 INTERFACE = 1
 """Number of the C interface that this Python code speaks."""
@@ -85,12 +86,18 @@ def check(status: int, function: str) -> None:
         raise RuntimeError(f"native {function} was given {fault}; please report this")
 
 
+def _constant_when_compiled(function: F) -> F:
+    """As `torch.compiler.assume_constant_result`, which would import the whole compiler for it."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 def library() -> Library | None:
     """The shared library, or None where there is none; see `reason`."""
     return _load()[0]
 
 
-@torch.compiler.assume_constant_result
+@_constant_when_compiled
 def available() -> bool:
     """Whether native kernels can be used."""
     return library() is not None
@@ -101,7 +108,7 @@ def reason() -> str:
     return _load()[1]
 
 
-@torch.compiler.assume_constant_result
+@_constant_when_compiled
 def warn_once() -> None:
     """Say, once in a process, that slicekit runs without its kernels, and what to do.
 
