@@ -39,8 +39,8 @@ endef
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
 
-demo: $(ENVIRONMENT) ## Parity at length 100,000: a dense linear CDE is exact, a diagonal one is not
-	$(RUN) examples/parity.py
+demo: $(ENVIRONMENT) ## Train on A5 words of up to 40 letters, and track its state to length 5120
+	$(RUN) examples/a5.py
 
 test: $(ENVIRONMENT) ## Run the tests and doctests (PEERS=1: also against other libraries)
 	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)

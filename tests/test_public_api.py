@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slicekit
-from slicekit import layers, paths, scans, structures
+from slicekit import layers, paths, scans, structures, studies, tasks, training
 
 NAMES = [
     "DPLR",
@@ -50,7 +50,7 @@ NAMES = [
     "save",
     "solve",
 ]
-ROOMS = [slicekit, paths, structures, scans, layers]
+ROOMS = [slicekit, paths, structures, scans, layers, tasks, training, studies]
 
 
 def test_the_public_names_are_these() -> None:

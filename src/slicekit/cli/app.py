@@ -3,48 +3,23 @@
 import io
 import json
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from typer.core import TyperGroup
 
 import slicekit
-from slicekit.cli import doctor as diagnosis
+from slicekit.cli import doctor
 from slicekit.cli import structures as comparison
+from slicekit.cli.commands import COMMANDS
+from slicekit.cli.display import console
+from slicekit.cli.errors import OneLineErrors
+from slicekit.cli.study import study_command
 
 if TYPE_CHECKING:
     from slicekit.bench.problems import Shape
-
-WIDTH = 80
-"""Tables are laid out for at least this many columns."""
-
-
-class OneLineErrors(TyperGroup):
-    """Commands whose usage errors are one line on stderr and exit code 2."""
-
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run a command, and exit unless asked to return."""
-        if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
-        try:
-            code = super().main(*args, standalone_mode=False, **extra)
-        except Exception as error:
-            # typer does not export the base class of its usage errors.
-            if not hasattr(error, "format_message"):
-                raise
-            print(_one_line(error), file=sys.stderr)
-            sys.exit(getattr(error, "exit_code", 2))
-        sys.exit(code if isinstance(code, int) else 0)
-
-
-def _one_line(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else "slicekit"
-    message = " ".join(error.format_message().split()).rstrip(".")
-    return f"{path}: {message}. See: {path} --help"
 
 
 app = typer.Typer(
@@ -62,6 +37,7 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Formulas have symbols that not every terminal's encoding knows.
             stream.reconfigure(errors="replace")
+    warnings.formatwarning = lambda message, *_, **__: f"slicekit: {message}\n"
     app(prog_name="slicekit")
 
 
@@ -85,14 +61,24 @@ def slicekit_command(
 
     \b
     Examples:
+      slicekit train a5                          train the best model for a task
+      slicekit evaluate runs/a5-orthogonal-slice-0 --lengths 20:5120
+      slicekit runs                              list and compare what was trained
+      slicekit models --task a5                  what can be trained, and how
+      slicekit study a5-lengths --quick          one of the paper's experiments
       slicekit structures                        compare the structures, as the paper's Table 1
       slicekit structures --dim 256 --block 8    ... at other sizes
-      slicekit structures --json                 ... for a program to read
       slicekit bench --quick                     how fast it is here, in two minutes
       slicekit doctor                            what is installed, and what is missing
+
+    Every command has its own examples: slicekit train --help
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+for _name, _command in (COMMANDS | {"study": study_command}).items():
+    app.command(_name)(_command)
 
 
 @app.command("structures")
@@ -134,7 +120,7 @@ def structures_command(
     if as_json:
         print(json.dumps(comparison.as_data(sizes, rows), indent=2))
     else:
-        comparison.show(sizes, rows, _console())
+        comparison.show(sizes, rows, console())
 
 
 class Section(StrEnum):
@@ -206,9 +192,4 @@ def doctor_command() -> None:
     Example:
       slicekit doctor
     """
-    diagnosis.show(_console())
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.width >= WIDTH else Console(highlight=False, width=WIDTH)
+    doctor.show(console())

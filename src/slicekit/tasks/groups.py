@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from slicekit.suggestions import unknown
 from slicekit.tasks.axioms import (
     check_associativity,
     check_closure,
@@ -23,7 +24,6 @@ from slicekit.tasks.axioms import (
     reached,
 )
 from slicekit.tasks.ranges import check_whole
-from slicekit.tasks.suggestions import unknown
 
 Permutation: TypeAlias = tuple[int, ...]
 

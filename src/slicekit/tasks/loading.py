@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from slicekit.suggestions import unknown
 from slicekit.tasks.base import Task
 from slicekit.tasks.functions import from_function
-from slicekit.tasks.suggestions import unknown
 
 
 def load(place: str, **options: Any) -> Task:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicekit.suggestions import unknown
 from slicekit.tasks.base import Task
 from slicekit.tasks.fixed_length_words import FixedLengthWords
 from slicekit.tasks.languages import CycleNavigation, EvenPairs, Parity
 from slicekit.tasks.loading import call_with, load
 from slicekit.tasks.modular_arithmetic import ModularArithmetic
-from slicekit.tasks.suggestions import unknown
 from slicekit.tasks.word_problems import WordProblem
 
 

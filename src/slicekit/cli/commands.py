@@ -1,0 +1,273 @@
+"""The commands around training: their options, and what `--help` says about them."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slicekit.cli.lengths import GRAMMAR
+from slicekit.cli.settings import parse_value, with_settings
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the folder, at the end.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Threads for torch; its own choice by default."),
+]
+
+
+class Kept(StrEnum):
+    """Which of a run's models."""
+
+    BEST = "best"
+    LAST = "last"
+
+
+@with_settings
+def train_command(
+    task: Annotated[
+        str | None,
+        typer.Argument(help="A name of `slicekit tasks`, module:name or path/to/file.py:name."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A name of `slicekit models`; the task's best by default.")
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of blocks; the model's own by default."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Longest length to train on; for both ends, --lengths."
+        ),
+    ] = None,
+    task_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An argument of the task; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run; runs/<task>-<model>-<seed> by default."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out FOLDER.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Options from a file; those given here beat it."),
+    ] = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    *,
+    training: dict[str, Any],
+) -> None:
+    """Train a model on a task: by default the best recipe for it.
+
+    \b
+    Examples:
+      slicekit train a5                                    the main result, in a few minutes
+      slicekit train parity --length 20 --stop-at 1
+      slicekit train a5 --model bd-slice --steps 5000 --seed 1 --out runs/paper
+      slicekit train a5 --out runs/paper --resume          go on after a crash
+      slicekit train --config runs/paper/config.toml --out runs/again
+      slicekit train cycle-navigation --task-option states=7
+      slicekit train my_task.py:MyTask --batch 64 --clip none
+      torchrun --nproc-per-node 2 -m slicekit train a5
+
+    A setting that is not given comes from --config, and else from the model's recipe for the task
+    (see: slicekit models --task a5). The run's folder holds config.toml, which repeats the run,
+    metrics.jsonl, checkpoints, best.safetensors and model.safetensors.
+    A configuration file has the options by their names, and the settings in a table:
+
+    \b
+      task = "a5"
+      model = "orthogonal-slice"
+      [training]
+      steps = 3000
+      lengths = [3, 40]
+    """
+    from slicekit.cli import train
+
+    told = {
+        "task": task,
+        "model": model,
+        "layers": layers,
+        "length": length,
+        "out": None if out is None else str(out),
+        "threads": threads,
+        "resume": resume or None,
+        "quiet": quiet or None,
+        "task_options": _options(task_option or []),
+        "training": training,
+    }
+    train.start({key: x for key, x in told.items() if x is not None}, config)
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"--task-option {pair}, expected KEY=VALUE, as in states=7")
+    split = (pair.split("=", 1) for pair in pairs)
+    return {key: parse_value(value) for key, value in split}
+
+
+def resume_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run that was interrupted, to the same numbers as without the interruption.
+
+    \b
+    Examples:
+      slicekit resume runs/a5-orthogonal-slice-0
+      slicekit resume runs/a5-orthogonal-slice-0 --quiet
+    """
+    from slicekit.cli import train
+
+    told = {"threads": threads, "quiet": quiet or None}
+    train.go_on(folder, {key: x for key, x in told.items() if x is not None})
+
+
+def evaluate_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    lengths: Annotated[
+        str | None, typer.Option(help=f"{GRAMMAR}. By default the task's test lengths.")
+    ] = None,
+    sequences: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of each length.")
+    ] = 32,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sequences.")] = 0,
+    checkpoint: Annotated[
+        Kept | None,
+        typer.Option(help="Which model; by default that of the end if there is one, or the best."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Another task than the run's own, by its name.")
+    ] = None,
+    diagnose: Annotated[
+        bool, typer.Option("--diagnose", help="Also tell how far the model can be trusted.")
+    ] = False,
+    as_json: Json = False,
+    threads: Threads = None,
+) -> None:
+    """Measure a trained model at given lengths, over all positions and at the last.
+
+    \b
+    Examples:
+      slicekit evaluate runs/a5-orthogonal-slice-0 --lengths 20:5120
+      slicekit evaluate runs/parity-projective-slice-0 --lengths 40:256:8 --sequences 256
+      slicekit evaluate runs/a5-orthogonal-slice-0 --checkpoint best --json > scores.json
+      slicekit evaluate runs/a5-orthogonal-slice-0 --diagnose
+
+    Saves evaluation.json and plots/length-generalisation.png in the run's folder.
+    """
+    from slicekit.cli import evaluate
+
+    wish = evaluate.Wish(
+        folder=folder,
+        lengths=lengths,
+        sequences=sequences,
+        seed=seed,
+        kept=None if checkpoint is None else checkpoint.value,
+        task=task,
+        diagnose=diagnose,
+        as_json=as_json,
+        threads=threads,
+    )
+    evaluate.run(wish)
+
+
+def runs_command(
+    root: Annotated[Path, typer.Argument(help="Where to look, folders in it included.")] = Path(
+        "runs"
+    ),
+    as_json: Json = False,
+) -> None:
+    """List and compare runs.
+
+    \b
+    Examples:
+      slicekit runs
+      slicekit runs studies/lengths
+      slicekit runs --json | jq '.[] | select(.best_accuracy > 0.99) | .folder'
+
+    Best and last are validation accuracies. A run is finished (it made all its steps), stopped
+    early (at --stop-at or by --patience), interrupted (or still going on), or damaged.
+    """
+    from slicekit.cli import runs
+
+    runs.show(root, as_json)
+
+
+def plot_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png",
+            help="The picture; by default in the run's plots/, or here if there are several runs.",
+        ),
+    ] = None,
+    lengths: Annotated[
+        bool,
+        typer.Option("--lengths", help="Accuracy against length, of runs already evaluated."),
+    ] = False,
+) -> None:
+    """Draw runs into one picture: loss and accuracy over their steps, or accuracy against length.
+
+    \b
+    Examples:
+      slicekit plot runs/a5-orthogonal-slice-0
+      slicekit plot runs/a5-* --out a5.png
+      slicekit plot runs/a5-* --lengths --out lengths.png
+    """
+    from slicekit.cli import plot
+
+    plot.draw(folders, out, lengths)
+
+
+def models_command(
+    task: Annotated[
+        str | None, typer.Option(help="Also parameters and settings for this task.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the models that have names.
+
+    \b
+    Examples:
+      slicekit models
+      slicekit models --task a5
+      slicekit models --task parity --json
+    """
+    from slicekit.cli import listings
+
+    listings.show_models(task, as_json)
+
+
+def tasks_command(as_json: Json = False) -> None:
+    """List the tasks that have names, with their vocabularies and lengths.
+
+    \b
+    Examples:
+      slicekit tasks
+      slicekit tasks --json
+    """
+    from slicekit.cli import listings
+
+    listings.show_tasks(as_json)
+
+
+COMMANDS = {
+    "train": train_command,
+    "evaluate": evaluate_command,
+    "resume": resume_command,
+    "runs": runs_command,
+    "plot": plot_command,
+    "models": models_command,
+    "tasks": tasks_command,
+}
+"""By name, in the order to list them in."""

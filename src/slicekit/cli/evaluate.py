@@ -1,0 +1,209 @@
+"""The work of `slicekit evaluate`."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+import slicekit
+from slicekit import catalogue
+from slicekit.cli import display
+from slicekit.cli.configuration import OPTIONS, make_task, read_run_config
+from slicekit.cli.errors import Failed, one_line
+from slicekit.cli.lengths import parse_lengths
+from slicekit.tasks import Task
+from slicekit.training import RunFolder, Score, evaluate, figures, files, plots
+from slicekit.training.checkpoints import newest_checkpoint
+
+RESULTS = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to evaluate, and how.
+
+    Args:
+        folder: of the run.
+        lengths: as the user wrote them, or None for the task's test lengths.
+        sequences: how many of each length.
+        seed: of the sequences.
+        kept: "best" or "last" model, or None for that of the end if there is one, else the best.
+        task: another task than the run's own, or None.
+        diagnose: whether to tell how far the model can be trusted.
+        as_json: whether to print for a program.
+        threads: for torch to use, or None for its own choice.
+    """
+
+    folder: Path
+    lengths: str | None
+    sequences: int
+    seed: int
+    kept: str | None
+    task: str | None
+    diagnose: bool
+    as_json: bool
+    threads: int | None
+
+
+def run(wish: Wish) -> None:
+    """Measure, print, and save table and plots into the run's folder."""
+    if wish.threads is not None:
+        torch.set_num_threads(wish.threads)
+    with one_line("evaluate"):
+        folder = RunFolder(wish.folder)
+        if not folder.path.is_dir():
+            raise FileNotFoundError(f"no folder {folder.path}")
+        config = read_run_config(folder)
+        task = _task(folder, config, wish.task)
+        lengths = _lengths(wish.lengths, task)
+        model, source = load_model(folder, config, task, wish.kept)
+        console = display.console(quiet=wish.as_json)
+        scores = _measure(model, task, lengths, wish, console)
+        display.plain(console, f"{task.name}, {source}")
+        console.print(_table(scores))
+        found = _as_data(wish, task, source, scores)
+        _save(folder, found)
+        _save_plot(folder, config, scores, console)
+        if wish.diagnose:
+            found["diagnosis"] = _diagnose(folder, model, task, wish, console)
+            _save(folder, found)
+        if wish.as_json:
+            print(json.dumps(found, indent=2))
+
+
+def _save(folder: RunFolder, found: dict[str, Any]) -> None:
+    files.write(folder.path / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+
+
+def _task(folder: RunFolder, config: dict[str, Any], other: str | None) -> Task:
+    if other is not None:
+        return make_task(other, {})
+    if "task" not in config:
+        raise ValueError(f"{folder.config} names no task; give one: --task NAME")
+    return make_task(config["task"], config.get(OPTIONS, {}))
+
+
+def _lengths(text: str | None, task: Task) -> list[int]:
+    low, high = task.test_lengths
+    try:
+        return parse_lengths(f"{low}:{high}" if text is None else text)
+    except ValueError as error:
+        raise ValueError(f"--lengths {error}") from error
+
+
+def load_model(
+    folder: RunFolder, config: dict[str, Any], task: Task, kept: str | None
+) -> tuple[nn.Module, Path]:
+    """A model of a run, in evaluation mode, and the file it is from.
+
+    Args:
+        folder: of the run.
+        config: its configuration.
+        task: for the sizes of a model from a checkpoint.
+        kept: "best", "last", or None for that of the end if there is one, else the best, else the
+            last.
+
+    Raises:
+        FileNotFoundError: if the run has kept no such model.
+        Failed: if its file is damaged.
+    """
+    files_wanted = {
+        None: [folder.model, folder.best],
+        "best": [folder.best],
+        "last": [folder.model],
+    }[kept]
+    present = [path for path in files_wanted if path.is_file()]
+    try:
+        if present:
+            return slicekit.load(present[0]), present[0]
+        if kept != "best" and folder.last_checkpoint() is not None:
+            return _from_checkpoint(folder, config, task)
+    except ValueError as error:
+        raise Failed(
+            f"slicekit evaluate: {error}. Try another model of the run: --checkpoint best, or "
+            "--checkpoint last"
+        ) from error
+    raise FileNotFoundError(
+        f"{folder.path} holds no model yet: no {' or '.join(path.name for path in files_wanted)}"
+    )
+
+
+def _from_checkpoint(
+    folder: RunFolder, config: dict[str, Any], task: Task
+) -> tuple[nn.Module, Path]:
+    if "model" not in config:
+        raise ValueError(f"{folder.config} names no model")
+    stored, path = newest_checkpoint(folder.checkpoints), folder.last_checkpoint()
+    assert stored is not None and path is not None
+    model = catalogue.build(config["model"], task, layers=config.get("layers"))
+    try:
+        model.load_state_dict(stored.part("model") | stored.part("average"))
+    except RuntimeError as error:
+        raise ValueError(f"{path} is of another model: {error}") from error
+    return model.eval(), path
+
+
+def _measure(
+    model: nn.Module, task: Task, lengths: list[int], wish: Wish, console: Console
+) -> list[Score]:
+    scores = []
+    for length in lengths:
+        with console.status(f"length {length}"):
+            scores += evaluate(model, task, [length], sequences=wish.sequences, seed=wish.seed)
+    return scores
+
+
+def _as_data(wish: Wish, task: Task, source: Path, scores: list[Score]) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "model": str(source.relative_to(wish.folder)),
+        "seed": wish.seed,
+        "slicekit": slicekit.__version__,
+        "torch": torch.__version__,
+        "scores": [asdict(score) for score in scores],
+    }
+
+
+def _table(scores: list[Score]) -> Any:
+    headings = ("length", "all positions", "last position", "sequences")
+    table = display.table(*headings, right=headings)
+    for score in scores:
+        accuracies = (display.percent(score.overall), display.percent(score.last))
+        table.add_row(f"{score.length:,}", *accuracies, str(score.sequences))
+    return table
+
+
+def _save_plot(
+    folder: RunFolder, config: dict[str, Any], scores: list[Score], console: Console
+) -> None:
+    if not figures.available():
+        display.plain(console, "no plot without matplotlib: pip install 'slicekit[plot]'")
+        return
+    trained = folder.stored_settings().lengths
+    if trained is None and "task" in config:
+        trained = _task(folder, config, None).train_lengths
+    path = folder.plots / plots.LENGTHS
+    plots.plot_lengths({folder.path.name: scores}, path, trained)
+    display.plain(console, f"plot: {path}")
+
+
+def _diagnose(
+    folder: RunFolder, model: nn.Module, task: Task, wish: Wish, console: Console
+) -> dict[str, Any]:
+    from slicekit.cli import diagnosis
+    from slicekit.training.diagnosis import diagnose
+
+    lengths = None if wish.lengths is None else _lengths(wish.lengths, task)
+    with console.status("diagnosis"):
+        found = diagnose(model, task, lengths=lengths, seed=wish.seed)
+    diagnosis.show(found, console)
+    if figures.available():
+        folder.plots.mkdir(exist_ok=True)
+        path = folder.plots / "diagnosis.png"
+        diagnosis.plot(found, path)
+        display.plain(console, f"plot: {path}")
+    return found.as_dict()

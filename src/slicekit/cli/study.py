@@ -1,0 +1,216 @@
+"""The command `slicekit study`: its options, its progress and what it prints at the end."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from slicekit.cli import display
+from slicekit.cli.errors import BadUsage, one_line
+from slicekit.cli.lengths import parse_lengths
+from slicekit.studies import (
+    STUDIES,
+    Choice,
+    GridWatcher,
+    Outcome,
+    Standing,
+    Study,
+    Table,
+    conduct,
+    make,
+)
+from slicekit.studies.study import MARKDOWN, PICTURE, RESULTS, ordered
+from slicekit.training import figures
+
+INTERRUPTED = 130
+"""Exit code of a process that ends by the signal of Ctrl-C."""
+
+
+def study_command(
+    name: Annotated[
+        str | None, typer.Argument(help="Which study; without one, they are listed.")
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Names of `slicekit models`, as in bd-slice,dplr-slice.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="As in 0,1,2: a run each.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of training; the model's own by default.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Sequences of a step; the model's own by default.")
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(help="As in 20:5120 or 3,4,5: to train on (a5-layers), or to test at."),
+    ] = None,
+    max_layers: Annotated[
+        int, typer.Option(min=1, help="How many layers a5-layers tries at most.")
+    ] = 4,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study; studies/<name> by default.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="How many runs at a time, with one thread each.")
+    ] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only see that it works: a few steps of everything.")
+    ] = False,
+) -> None:
+    """Do one of the paper's experiments: every run, a table beside the paper's, and a picture.
+
+    \b
+    Examples:
+      slicekit study                                           which there are
+      slicekit study languages                                 our recipe, five seeds
+      slicekit study a5-lengths --models bd-slice --steps 5000 --seeds 0,1
+      slicekit study a5-layers --lengths 3,10,20 --processes 2
+      slicekit study word-problems --quick --out try
+
+    It may be stopped at any time. The same command again keeps the runs that are finished, and goes
+    on with those that are not.
+    """
+    with one_line("study"):
+        if name is None:
+            _list(display.console())
+            return
+        study = make(name)
+        choice = Choice(
+            models=None if models is None else tuple(models.split(",")),
+            seeds=None if seeds is None else _numbers(seeds),
+            steps=steps,
+            batch=batch,
+            lengths=None if lengths is None else tuple(parse_lengths(lengths)),
+            max_layers=max_layers,
+            quick=quick,
+        )
+        _run(study, choice, out or Path("studies") / name, processes)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadUsage(f"slicekit study: --seeds {text}, expected integers as in 0,1,2") from None
+
+
+def _list(console: Console) -> None:
+    table = display.table("study", "what it shows", "models")
+    for study in STUDIES.values():
+        table.add_row(study.name, study.summary, ", ".join(study.models))
+    console.print(table)
+
+
+def _run(study: Study, choice: Choice, folder: Path, processes: int) -> None:
+    console = display.console()
+    display.plain(console, f"{study.summary}, in {folder}")
+    try:
+        with _watcher(console) as watch:
+            standing = conduct(study, choice, folder, processes=processes, watch=watch)
+    except KeyboardInterrupt:
+        display.plain(console, "interrupted; the same command again goes on from here")
+        raise typer.Exit(INTERRUPTED) from None
+    _show(study, choice, standing, folder, console)
+    if standing.failures:
+        raise typer.Exit(1)
+
+
+def _show(study: Study, choice: Choice, standing: Standing, folder: Path, console: Console) -> None:
+    for table in study.tables(choice, ordered(standing)):
+        display.plain(console, "")
+        _print_table(table, console)
+    for name, why in standing.failures.items():
+        display.plain(console, f"{name} failed: {why}")
+    display.plain(console, f"written to {folder}: {RESULTS}, {MARKDOWN}{_picture(standing)}")
+
+
+def _print_table(table: Table, console: Console) -> None:
+    """As wide as it is: entries that are folded to fit a terminal can't be read."""
+    markdown = table.as_markdown()
+    if max(map(len, markdown.splitlines())) > console.width:
+        display.plain(console, markdown)
+        return
+    shown = display.table(*table.columns)
+    for row in table.rows:
+        shown.add_row(*row)
+    display.plain(console, table.title)
+    console.print(shown)
+    if table.note:
+        display.plain(console, table.note)
+
+
+def _picture(standing: Standing) -> str:
+    if not standing.outcomes:
+        return ""
+    return f", {PICTURE}" if figures.available() else "; a picture needs slicekit[plot]"
+
+
+class _Lines(GridWatcher):
+    """Prints a line for each run that ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._standing = console, Standing()
+
+    def __enter__(self) -> "_Lines":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is left to close."""
+
+    def moved(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def finished(self, outcome: Outcome, kept: bool) -> None:
+        last = outcome.tested[-1]
+        told = f"{outcome.steps} steps in {display.seconds(outcome.seconds)}"
+        display.plain(
+            self._console,
+            f"{outcome.plan.name}: {told}, {display.percent(outcome.best_accuracy)} in validation, "
+            f"{display.percent(last.overall)} at {last.high:,}{self._ahead(kept)}",
+        )
+
+    def _ahead(self, kept: bool) -> str:
+        if kept:
+            return " (kept)"
+        left = self._standing.seconds_left()
+        return "" if not left else f", about {display.seconds(left)} left"
+
+    def failed(self, name: str, why: str) -> None:
+        display.plain(self._console, f"{name} failed: {why}")
+
+
+class _Bar(_Lines):
+    """Lines, and below them a bar for all runs together."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._progress = Progress(
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=1.0)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def moved(self, standing: Standing) -> None:
+        super().moved(standing)
+        ended = len(standing.outcomes) + len(standing.failures)
+        left = standing.seconds_left()
+        ahead = "" if left is None else f", about {display.seconds(left)} left"
+        told = f"{ended} of {len(standing.plans)} runs{ahead}; {', '.join(standing.running)}"
+        self._progress.update(self._task, completed=standing.share(), description=told)
+
+
+def _watcher(console: Console) -> _Lines:
+    return _Bar(console) if console.is_terminal else _Lines(console)

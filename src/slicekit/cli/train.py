@@ -1,0 +1,199 @@
+"""The work of `slicekit train` and `slicekit resume`."""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+from rich.console import Console
+
+from slicekit.cli import display
+from slicekit.cli.configuration import Choice, merge, read_file, read_run_config, resolve
+from slicekit.cli.errors import one_line
+from slicekit.cli.progress import watcher
+from slicekit.training import Result, RunFolder, is_first, plots, read_run, train
+from slicekit.training.processes import joined
+
+RUNS = Path("runs")
+INTERRUPTED = 130
+"""Exit code of a process that ends by the signal of Ctrl-C."""
+
+REASONS = {
+    "steps": "all were made",
+    "stop_at": "the validation accuracy reached stop_at",
+    "patience": "the validation accuracy had not grown for long",
+}
+
+
+def start(given: Mapping[str, Any], file: Path | None) -> None:
+    """Train, or go on with a run if `resume` says so.
+
+    Args:
+        given: keys of the configuration, from the command line.
+        file: a configuration file, or None.
+    """
+    with one_line("train"):
+        table = merge({} if file is None else read_file(file), given)
+        _start(table)
+
+
+def go_on(folder: Path, given: Mapping[str, Any]) -> None:
+    """Go on with a run from its own configuration.
+
+    Args:
+        folder: of the run.
+        given: `quiet` and `threads`, if they were.
+    """
+    with one_line("resume"):
+        _start({"out": str(folder), "resume": True} | dict(given))
+
+
+def _start(table: Mapping[str, Any]) -> None:
+    """Settle what to do in all processes alike, and do it."""
+    resume, quiet = table.get("resume", False), table.get("quiet", False)
+    with joined(torch.device("cpu")) as processes:
+        if resume:
+            folder = _run_to_resume(table)
+            choice = _unchanged(folder, table)
+        else:
+            choice = resolve(table)
+            _try_out(choice)
+            folder = processes.first(lambda: _new_folder(table.get("out"), choice))
+        if choice.threads is not None:
+            torch.set_num_threads(choice.threads)
+        result = _train(choice, folder, resume, quiet)
+    if is_first():
+        _summarise(result, choice, quiet)
+        plots.curves_if_possible(read_run(folder))
+
+
+def _try_out(choice: Choice) -> None:
+    """Draw a sequence of training and of validation, so that errors come before there is a run."""
+    settings, task, generator = choice.settings, choice.task, torch.Generator()
+    task.sample(1, settings.lengths or task.train_lengths, generator, "train")
+    task.sample(1, settings.validation_lengths or task.validation_lengths, generator, "validation")
+
+
+def _new_folder(out: str | None, choice: Choice) -> Path:
+    if out is None:
+        task = re.sub(r"[^\w.-]+", "-", choice.task_name.rpartition(":")[2])
+        return _free(RUNS / f"{task}-{choice.model_name}-{choice.settings.seed}")
+    path = Path(out)
+    if RunFolder(path).holds_run():
+        raise FileExistsError(
+            f"{path} already holds a run; add --resume to go on with it, or choose another folder"
+        )
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"{path} is a file, expected a folder or a new name")
+    return path
+
+
+def _free(path: Path) -> Path:
+    """The path, with a number if there is something already."""
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found
+
+
+def _run_to_resume(table: Mapping[str, Any]) -> Path:
+    if "out" not in table:
+        raise ValueError("--resume needs the folder of the run: --out FOLDER")
+    path = Path(table["out"])
+    if not RunFolder(path).holds_run():
+        raise FileNotFoundError(f"{path} holds no run to resume")
+    return path
+
+
+def _unchanged(path: Path, table: Mapping[str, Any]) -> Choice:
+    """What the run in a folder was started with; what is asked for now must not contradict it."""
+    folder = RunFolder(path)
+    stored = read_run_config(folder)
+    if not {"task", "model"} <= stored.keys():
+        raise ValueError(
+            f"{folder.config} names no task and model, so only a program can go on with this run: "
+            "slicekit.training.train(..., resume=True)"
+        )
+    own, asked = resolve(stored), resolve(merge(stored, table))
+    before, now = _plain(own), _plain(asked)
+    for name, x in now.items():
+        if x != before[name]:
+            raise ValueError(
+                f"{name}={x!r}, but {folder.config} has {before[name]!r}; leave it out to go on "
+                "with this run, or train into another folder"
+            )
+    return asked
+
+
+def _plain(choice: Choice) -> dict[str, Any]:
+    """All that the numbers of a run depend on."""
+    told = {
+        "task": choice.task_name,
+        "task_options": choice.task_options,
+        "model": choice.model_name,
+        "layers": choice.layers,
+    }
+    return told | {x.name: getattr(choice.settings, x.name) for x in fields(choice.settings)}
+
+
+def _train(choice: Choice, folder: Path, resume: bool, quiet: bool) -> Result:
+    model, settings = choice.build(), choice.settings
+    console = display.console(quiet=quiet or not is_first())
+    count = sum(x.numel() for x in model.parameters())
+    low, high = settings.lengths or choice.task.train_lengths
+    display.plain(
+        console,
+        f"{choice.model_name}, {count:,} parameters, on {choice.task_name}, lengths {low} to {high}"
+        f", seed {settings.seed}, in {folder}",
+    )
+    try:
+        with watcher(console, quiet or not is_first()) as watch:
+            return train(
+                model,
+                choice.task,
+                settings,
+                folder=folder,
+                resume=resume,
+                watch=watch,
+                describe=None if resume else choice.describe(),
+            )
+    except KeyboardInterrupt:
+        if is_first():
+            print(f"slicekit: interrupted. {_left_behind(folder)}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except (BrokenPipeError, FileExistsError):
+        raise
+    except OSError as error:
+        raise OSError(f"{error}. {_left_behind(folder)}") from error
+
+
+def _left_behind(folder: Path) -> str:
+    last = RunFolder(folder).last_checkpoint()
+    if last is None:
+        return f"There is no checkpoint in {folder} yet; start again, in another folder"
+    way = display.command("slicekit", "resume", folder)
+    return f"The last checkpoint is {last}; to go on from there: {way}"
+
+
+def _summarise(result: Result, choice: Choice, quiet: bool) -> None:
+    assert result.folder is not None
+    console: Console = display.console()
+    if quiet:
+        display.plain(console, str(result.folder))
+        return
+    low, high = choice.settings.validation_lengths or choice.task.validation_lengths
+    best = f"; {display.percent(result.best_accuracy)} at step {result.best_step}"
+    for name, told in {
+        "accuracy": f"{display.percent(result.accuracy)} on validation lengths {low} to {high}"
+        + (best if result.best_accuracy > result.accuracy else ""),
+        "steps": f"{result.steps} of {choice.settings.steps}: {REASONS[result.reason]}",
+        "time": display.seconds(result.seconds),
+        "folder": str(result.folder),
+        "evaluate": display.command("slicekit", "evaluate", result.folder),
+    }.items():
+        display.plain(console, f"{name:<9} {told}")

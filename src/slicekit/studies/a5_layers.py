@@ -1,0 +1,165 @@
+"""The paper's figure for the A5 benchmark: how many layers does a model need at each length?"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.study import QUICK_SEQUENCES, Study
+from slicekit.studies.tables import NOTHING, Table
+from slicekit.training.figures import figure, write
+
+THRESHOLD = 0.9
+"""A model has enough layers if its validation accuracy is greater."""
+
+ONE, GROWING = "1 at every length", "more as the length grows"
+PAPER = {
+    "bd-slice": ONE,
+    "dplr-slice": ONE,
+    "wh-slice": ONE,
+    "s-slice": ONE,
+    "de-lncde": ONE,
+    "d-slice": GROWING,
+    "d-de-slice": GROWING,
+}
+"""What the paper says of its own models, after 100,000 steps each."""
+
+BASELINES = {
+    "LSTM (recurrent)": ONE,
+    "sLSTM (recurrent)": ONE,
+    "mLSTM": GROWING,
+    "Mamba": GROWING,
+    "Gated DeltaProduct[-1,1]": GROWING,
+}
+"""What it says of others."""
+
+Needed = dict[tuple[str, int, int], str]
+"""A number of layers by model, seed and length."""
+
+
+class A5Layers(Study):
+    """The smallest number of layers with more than 90% validation accuracy, for lengths 3 to 20.
+
+    Words of A5 of one length, a million distinct ones or all, four fifths for training, with a
+    small batch of words of length 2 at each step: the task `a5-fixed`. Layers are added one by one
+    until they are enough, or `max_layers` are not.
+    """
+
+    name = "a5-layers"
+    summary = "A5: the smallest number of layers with more than 90% validation accuracy"
+    models = ("orthogonal-slice", *PAPER)
+    seeds = (0,)
+
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """Those to train on."""
+        return choice.lengths or ((3, 4) if choice.quick else tuple(range(3, 21)))
+
+    def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """For each cell, layers until they are enough."""
+        found = []
+        for cell in self._cells(choice):
+            for layers in range(1, self._most(choice) + 1):
+                plan = self._plan(choice, *cell, layers)
+                found.append(plan)
+                outcome = outcomes.get(plan.name)
+                if outcome is None or _passes(outcome):
+                    break
+        return found
+
+    def _cells(self, choice: Choice) -> Iterator[tuple[int, str, int]]:
+        for length in self.lengths(choice):
+            for model in self.chosen_models(choice):
+                for seed in self.chosen_seeds(choice):
+                    yield length, model, seed
+
+    def _most(self, choice: Choice) -> int:
+        return min(choice.max_layers, 2) if choice.quick else choice.max_layers
+
+    def _plan(self, choice: Choice, length: int, model: str, seed: int, layers: int) -> Plan:
+        options: dict[str, Any] = {"length": length}
+        if choice.quick:
+            options["sequences"] = 1000
+        settings = replace(
+            self.settings(choice, model, "a5-fixed", seed, **options),
+            stop_at=math.nextafter(THRESHOLD, 1),
+            grow_from=None,  # there is one length only
+            grow_at=None,
+        )
+        sequences = QUICK_SEQUENCES if choice.quick else 2048
+        return Plan(
+            name=f"length-{length:02d}/{model}/layers-{layers}/seed-{seed}",
+            task="a5-fixed",
+            model=model,
+            settings=settings,
+            tests=(Test(length, length, sequences),),
+            options=options,
+            layers=layers,
+        )
+
+    def needed(self, choice: Choice, outcomes: Sequence[Outcome]) -> Needed:
+        """The number of layers of each cell: ">4" if 4 are not enough."""
+        known = {outcome.plan.name: outcome for outcome in outcomes}
+        most, found = self._most(choice), {}
+        for length, model, seed in self._cells(choice):
+            found[model, seed, length] = NOTHING
+            for layers in range(1, most + 1):
+                outcome = known.get(self._plan(choice, length, model, seed, layers).name)
+                if outcome is None:
+                    break
+                if _passes(outcome):
+                    found[model, seed, length] = str(layers)
+                    break
+                if layers == most:
+                    found[model, seed, length] = f">{most}"
+        return found
+
+    def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """A row for each model and seed, a column for each length."""
+        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        rows = [
+            (model, str(seed), *(found[model, seed, length] for length in lengths), _said(model))
+            for model in self.chosen_models(choice)
+            for seed in self.chosen_seeds(choice)
+        ]
+        empty = [NOTHING] * (len(lengths) + 1)
+        rows += [(f"paper: {name}", *empty, said) for name, said in BASELINES.items()]
+        columns = ("model", "seed", *(f"k={length}" for length in lengths), "the paper")
+        note = "Smallest number of layers for words of length k. The paper made 100,000 steps."
+        return [Table("Layers needed", columns, tuple(rows), note)]
+
+    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+        """Layers against length, a line for each model and seed."""
+        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        made, (axis,) = figure(1, 8, 4.2)
+        models, most = self.chosen_models(choice), self._most(choice)
+        for number, model in enumerate(models):
+            shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
+            for seed in self.chosen_seeds(choice):
+                heights = [_height(found[model, seed, n], most) + shift for n in lengths]
+                label = model if seed == self.chosen_seeds(choice)[0] else None
+                colour = f"C{number % 10}"
+                axis.plot(lengths, heights, "o-", color=colour, markersize=4, label=label)
+        axis.set_xticks(lengths)
+        axis.set_yticks(range(1, most + 2), [*map(str, range(1, most + 1)), f">{most}"])
+        axis.set_ylim(0.5, most + 1.5)
+        axis.set_xlabel("length")
+        axis.set_ylabel("layers needed")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
+        write(made, path)
+
+
+def _passes(outcome: Outcome) -> bool:
+    return outcome.best_accuracy > THRESHOLD
+
+
+def _said(model: str) -> str:
+    return PAPER.get(model, NOTHING)
+
+
+def _height(needed: str, most: int) -> float:
+    if needed == NOTHING:
+        return math.nan
+    return most + 1 if needed.startswith(">") else int(needed)

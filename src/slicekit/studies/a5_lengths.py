@@ -1,0 +1,90 @@
+"""The paper's plot of length generalisation on A5: trained up to 40, tested up to 5120."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from slicekit.studies.pictures import draw_lengths
+from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.study import Study
+from slicekit.studies.tables import NOTHING, Table, both, both_means
+
+LENGTHS = tuple(20 * 2**n for n in range(9))
+SEQUENCES = 64
+
+STOP_AT = 0.9995
+"""Validation accuracy at which the paper's models stop early, as in its code."""
+
+NOT_EVEN = "no high accuracy even at training lengths"
+TWICE = "about 2x the training length, not beyond 128"
+FAR = "high to at least 8x the training length"
+HOLDS = "high beyond training and validation lengths"
+PAPER = {
+    "bd-slice": FAR,
+    "dplr-slice": FAR,
+    "wh-slice": NOT_EVEN,
+    "s-slice": FAR,
+    "de-lncde": FAR,
+    "d-de-slice": TWICE,
+}
+"""What the paper says of those of its models that pass 90% at length 20."""
+
+BASELINES = {
+    "LSTM (recurrent)": HOLDS,
+    "sLSTM (recurrent)": HOLDS,
+    "Mamba": NOT_EVEN,
+    "Gated DeltaProduct[-1,1]": TWICE,
+}
+"""What it says of others."""
+
+
+class A5Lengths(Study):
+    """Trained on lengths 3 to 40, stopped early on 40 to 128, tested at 20, 40, ..., 5120.
+
+    The model with the best validation accuracy is tested, over all positions and at the last.
+    """
+
+    name = "a5-lengths"
+    summary = "A5, trained on lengths up to 40: test accuracy against length"
+    models = ("orthogonal-slice", *PAPER)
+
+    def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """Every model and seed."""
+        return [
+            self._plan(choice, model, seed)
+            for model in self.chosen_models(choice)
+            for seed in self.chosen_seeds(choice)
+        ]
+
+    def _plan(self, choice: Choice, model: str, seed: int) -> Plan:
+        settings = self.settings(choice, model, "a5", seed)
+        if settings.stop_at is not None:
+            settings = replace(settings, stop_at=STOP_AT)
+        tests = self.chosen_tests(choice, [Test(n, n, SEQUENCES) for n in LENGTHS])
+        return Plan(f"{model}/seed-{seed}", "a5", model, settings, tests)
+
+    def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Every seed and the mean, over all positions and at the last."""
+        rows: list[tuple[str, ...]] = []
+        lengths = [x.low for x in self._plan(choice, self.models[0], 0).tests]
+        for model, own in by_model(self.chosen_models(choice), outcomes).items():
+            for x in own:
+                cells = (both(x.at(length)) for length in lengths)
+                rows.append((model, str(x.plan.settings.seed), *cells, NOTHING))
+            means = (both_means([x.at(length) for x in own]) for length in lengths)
+            rows.append((model, "mean", *means, PAPER.get(model, NOTHING)))
+        empty = [NOTHING] * (len(lengths) + 1)
+        rows += [(f"paper: {name}", *empty, said) for name, said in BASELINES.items()]
+        columns = ("model", "seed", *(f"{length:,}" for length in lengths), "the paper")
+        note = "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40."
+        return [Table("Accuracy at each length", columns, tuple(rows), note)]
+
+    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+        """A line for each model."""
+        draw_lengths(by_model(self.chosen_models(choice), outcomes), path, (3, 40))
+
+
+def by_model(models: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes of each model, without models that have none."""
+    found = {model: [x for x in outcomes if x.plan.model == model] for model in models}
+    return {model: own for model, own in found.items() if own}

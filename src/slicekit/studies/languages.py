@@ -1,0 +1,164 @@
+"""The paper's table of regular languages, trained on lengths 3 to 40, tested on 40 to 256."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slicekit.studies.a5_lengths import by_model
+from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.study import QUICK_SEQUENCES, Study
+from slicekit.studies.tables import NOTHING, Table, mean_and_deviation, percent
+from slicekit.training.figures import figure, write
+
+LANGUAGES = {
+    "cycle-navigation": "Cycle Nav.",
+    "even-pairs": "Even Pairs",
+    "modular-arithmetic": "Mod Arith. No Brack.",
+    "parity": "Parity",
+}
+RANGE = Test(40, 256, 2048)
+BEYOND = (Test(1024, 1024, 256), Test(4096, 4096, 256))
+
+PAPER: dict[str, tuple[str, str, str, str, str]] = {
+    "LSTM (recurrent)": ("100.0 ± 0.0", "100.0 ± 0.0", "99.9 ± 0.1", "100.0 ± 0.0", "100"),
+    "sLSTM (recurrent)": ("32.5 ± 0.4", "100.0 ± 0.0", "27.7 ± 0.6", "100.0 ± 0.0", "65.1"),
+    "xLSTM[1:1] (recurrent)": ("53.5 ± 5.6", "99.0 ± 1.9", "29.3 ± 1.6", "100.0 ± 0.0", "70.5"),
+    "DeltaNet": ("49.8 ± 4.7", "100.0 ± 0.0", "42.2 ± 4.8", "57.8 ± 0.8", "62.5"),
+    "DeltaNet[-1,1]": ("46.7 ± 6.1", "100.0 ± 0.0", "66.4 ± 8.8", "97.7 ± 2.0", "77.7"),
+    "Gated DeltaNet": ("53.8 ± 8.8", "100.0 ± 0.0", "42.8 ± 8.2", "56.5 ± 1.9", "63.3"),
+    "Gated DeltaProduct[-1,1]": (
+        "46.3 ± 6.6",
+        "100.0 ± 0.0",
+        "78.4 ± 10.9",
+        "98.0 ± 1.4",
+        "80.7",
+    ),
+    "RWKV-7": ("37.8 ± 5.0", "88.1 ± 14.2", "39.5 ± 6.1", "51.1 ± 0.3", "54.1"),
+    "mLSTM": ("52.4 ± 10.5", "99.9 ± 0.1", "28.8 ± 3.1", "53.0 ± 2.1", "58.5"),
+    "Transformer": ("24.4 ± 0.5", "90.4 ± 10.4", "23.6 ± 0.7", "52.2 ± 0.4", "47.7"),
+    "Mamba": ("48.4 ± 2.2", "100.0 ± 0.0", "33.1 ± 6.6", "54.2 ± 2.1", "58.9"),
+    "S4D": ("23.7 ± 1.1", "68.7 ± 4.7", "21.7 ± 0.4", "51.2 ± 1.0", "41.3"),
+    "D-SLiCE": ("69.5 ± 6.3", "100.0 ± 0.0", "20.9 ± 0.1", "100.0 ± 0.0", "72.6"),
+    "WH-SLiCE": ("69.7 ± 8.8", "93.1 ± 13.9", "23.8 ± 1.1", "71.4 ± 12.9", "64.5"),
+    "BD-SLiCE, dh=128, b=4": ("99.8 ± 0.2", "85.9 ± 11.3", "54.0 ± 12.5", "95.3 ± 3.9", "83.8"),
+    "D-DE-SLiCE, dh=272, b=16": (
+        "73.3 ± 29.4",
+        "84.8 ± 8.5",
+        "98.4 ± 0.7",
+        "83.8 ± 11.3",
+        "85.1",
+    ),
+    "DPLR-SLiCE, dh=57, r=4": ("81.1 ± 16.6", "100.0 ± 0.0", "68.3 ± 19.3", "91.0 ± 18.0", "85.1"),
+    "random": ("20.0", "50.0", "20.0", "50.0", "35.0"),
+}
+"""The paper's table: mean and deviation over five runs of 100,000 steps, on lengths 40 to 256."""
+
+
+class Languages(Study):
+    """Cycle navigation, even pairs, modular arithmetic and parity, and their average.
+
+    As in the paper, accuracy is that at the last token, on words whose lengths are drawn from 40 to
+    256. Beyond it, on words of 1024 and 4096, or of the lengths that are asked for.
+    """
+
+    name = "languages"
+    summary = "Regular languages, trained on lengths up to 40"
+    models = ("projective-slice",)
+
+    def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """Every model, language and seed."""
+        return [
+            Plan(
+                name=f"{task}/{model}/seed-{seed}",
+                task=task,
+                model=model,
+                settings=self.settings(choice, model, task, seed),
+                tests=self._tests(choice),
+            )
+            for model in self.chosen_models(choice)
+            for task in LANGUAGES
+            for seed in self.chosen_seeds(choice)
+        ]
+
+    def _tests(self, choice: Choice) -> tuple[Test, ...]:
+        """The paper's range is always among them."""
+        paper = replace(RANGE, sequences=QUICK_SEQUENCES) if choice.quick else RANGE
+        return (paper, *self.chosen_tests(choice, BEYOND))
+
+    def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """One for the paper's lengths, one for each beyond."""
+        return [self._table(choice, outcomes, test) for test in self._tests(choice)]
+
+    def _table(self, choice: Choice, outcomes: Sequence[Outcome], test: Test) -> Table:
+        rows: list[tuple[str, ...]] = []
+        for model, own in by_model(self.chosen_models(choice), outcomes).items():
+            found = _by_seed(own, test)
+            rows += [(model, str(seed), *_cells(accuracies)) for seed, accuracies in found.items()]
+            rows.append((model, "mean", *_means(list(found.values()))))
+        lengths, note = f"{test.low:,}", ""
+        if test.low < test.high:
+            lengths = f"{test.low} to {test.high}"
+            rows += [(f"paper: {name}", "mean", *figures) for name, figures in PAPER.items()]
+            note = "The paper's figures are means over five seeds, after 100,000 steps."
+        columns = ("model", "seed", *LANGUAGES.values(), "average")
+        return Table(f"Accuracy in % at lengths {lengths}", columns, tuple(rows), note)
+
+    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+        """Bars for each language and test, a point for each seed."""
+        models = by_model(self.chosen_models(choice), outcomes)
+        made, axes = figure(len(models), 5.5 * len(models), 4)
+        for axis, (model, own) in zip(axes, models.items(), strict=True):
+            _draw_bars(axis, own, self._tests(choice))
+            axis.set_title(model, fontsize=10)
+        write(made, path)
+
+
+def _draw_bars(axis: Any, outcomes: Sequence[Outcome], tests: Sequence[Test]) -> None:
+    for number, test in enumerate(tests):
+        shift, label = 0.8 * ((number + 0.5) / len(tests) - 0.5), _label(test)
+        for place, task in enumerate(LANGUAGES):
+            own = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
+            values = [100 * tested.last for tested in own]
+            if values:
+                at, mean = place + shift, sum(values) / len(values)
+                axis.bar(at, mean, 0.7 / len(tests), color=f"C{number}", alpha=0.6, label=label)
+                axis.plot([at] * len(values), values, "k.", markersize=3)
+                label = None
+    axis.set_xticks(range(len(LANGUAGES)), LANGUAGES.values(), fontsize=7)
+    axis.set_ylim(0, 102)
+    axis.set_ylabel("accuracy, %")
+    axis.legend(fontsize=7, title="length", title_fontsize=7)
+
+
+def _label(test: Test) -> str:
+    return str(test.low) if test.low == test.high else f"{test.low} to {test.high}"
+
+
+def _by_seed(outcomes: Sequence[Outcome], test: Test) -> dict[int, dict[str, float]]:
+    """Accuracy by seed and language."""
+    found: dict[int, dict[str, float]] = {}
+    for x in outcomes:
+        accuracy = x.at(test.low, test.high).last
+        found.setdefault(x.plan.settings.seed, {})[x.plan.task] = accuracy
+    return dict(sorted(found.items()))
+
+
+def _average(accuracies: Mapping[str, float]) -> float | None:
+    """Over the languages, None if one is missing."""
+    if len(accuracies) < len(LANGUAGES):
+        return None
+    return sum(accuracies.values()) / len(accuracies)
+
+
+def _cells(accuracies: Mapping[str, float]) -> list[str]:
+    average = _average(accuracies)
+    own = [percent(accuracies[task]) if task in accuracies else NOTHING for task in LANGUAGES]
+    return [*own, NOTHING if average is None else percent(average)]
+
+
+def _means(seeds: Sequence[Mapping[str, float]]) -> list[str]:
+    """Mean and deviation over seeds of every language, and of the average."""
+    own = [mean_and_deviation([x[task] for x in seeds if task in x]) for task in LANGUAGES]
+    averages = [average for x in seeds if (average := _average(x)) is not None]
+    return [*own, mean_and_deviation(averages)]

@@ -1,0 +1,169 @@
+"""What a study wants to be run, and what came of it, as plain data."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from slicekit.training.rules import Whole
+from slicekit.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a user wants of a study; None leaves it to the study.
+
+    Args:
+        models: names of the catalogue.
+        seeds: a run each.
+        steps: of training, instead of the model's own.
+        batch: sequences of a step, instead of the model's own.
+        lengths: for `a5-layers`, which lengths to train on; for the others, which to test at.
+        max_layers: for `a5-layers`, how many layers to try.
+        quick: whether to only see that it works: few steps, short sequences, one seed.
+
+    Raises:
+        ValueError: if a number is out of range, or a tuple is empty.
+    """
+
+    models: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+    steps: int | None = None
+    batch: int | None = None
+    lengths: tuple[int, ...] | None = None
+    max_layers: int = 4
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, least in (("seeds", 0), ("lengths", 1)):
+            for number in getattr(self, name) or ():
+                Whole(least)(name, number)
+        for name in ("steps", "batch", "max_layers"):
+            if getattr(self, name) is not None:
+                Whole(1)(name, getattr(self, name))
+        for name in ("models", "seeds", "lengths"):
+            if getattr(self, name) == ():
+                raise ValueError(f"{name} is empty, expected at least one")
+
+
+@dataclass(frozen=True)
+class Test:
+    """Sequences to judge a trained model by.
+
+    Args:
+        low, high: the range that their lengths are drawn from; both ends belong to it.
+        sequences: how many.
+    """
+
+    __test__ = False  # not one of pytest's
+
+    low: int
+    high: int
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: what to train, how, and what to test it on.
+
+    Args:
+        name: its place below the study's folder.
+        task: a name of `slicekit.tasks`.
+        model: a name of the catalogue.
+        settings: of the training; its seed is also that of the weights.
+        tests: what it is judged by.
+        options: arguments of the task.
+        layers: number of blocks, or None for the model's own.
+    """
+
+    name: str
+    task: str
+    model: str
+    settings: Settings
+    tests: tuple[Test, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    layers: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON gives it back."""
+        return {
+            "name": self.name,
+            "task": self.task,
+            "model": self.model,
+            "settings": self.settings.as_table(),
+            "tests": [asdict(test) for test in self.tests],
+            "options": self.options,
+            "layers": self.layers,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Plan":
+        """What `as_dict` gave."""
+        settings = Settings.from_table(data["settings"])
+        tests = tuple(Test(**test) for test in data["tests"])
+        return cls(**data | {"settings": settings, "tests": tests})
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Accuracy on a test.
+
+    Args:
+        low, high: the range of the lengths.
+        sequences: how many there were.
+        overall: over all supervised positions.
+        last: at the last supervised position of each sequence.
+    """
+
+    low: int
+    high: int
+    sequences: int
+    overall: float
+    last: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        plan: what was asked for.
+        parameters: how many the model has.
+        steps: how many were made.
+        reason: why training ended: "steps", "stop_at" or "patience".
+        best_accuracy: the best validation accuracy; the model that had it was tested.
+        best_step: when that was.
+        tested: a result for each test of the plan.
+        seconds: of training.
+    """
+
+    plan: Plan
+    parameters: int
+    steps: int
+    reason: str
+    best_accuracy: float
+    best_step: int
+    tested: tuple[Tested, ...]
+    seconds: float
+
+    def at(self, low: int, high: int | None = None) -> Tested:
+        """The result on a range of lengths, or at one length.
+
+        Raises:
+            KeyError: if it was not tested there.
+        """
+        high = low if high is None else high
+        for own in self.tested:
+            if (own.low, own.high) == (low, high):
+                return own
+        raise KeyError(f"{self.plan.name} was not tested at {low}..{high}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON gives it back."""
+        tested = [asdict(own) for own in self.tested]
+        return asdict(self) | {"plan": self.plan.as_dict(), "tested": tested}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Outcome":
+        """What `as_dict` gave."""
+        tested = tuple(Tested(**own) for own in data["tested"])
+        return cls(**data | {"plan": Plan.from_dict(data["plan"]), "tested": tested})

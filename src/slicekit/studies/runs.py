@@ -1,0 +1,143 @@
+"""One run of a study: trained, tested and written down, or found finished on the disk.
+
+A run lives in a folder as `slicekit.training.train` makes it. It is finished when its folder holds
+evaluation.json, in the form that `slicekit evaluate` writes, with what the study needs in addition.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import slicekit
+from slicekit import catalogue, tasks
+from slicekit.studies.plans import Outcome, Plan, Test, Tested
+from slicekit.tasks import Task
+from slicekit.training import RunFolder, files, train
+from slicekit.training.evaluation import tally
+from slicekit.training.seeds import derived_seed
+
+RESULTS = "evaluation.json"
+SEED = 0
+"""Of the tests: all runs of a study take the same."""
+
+
+def perform(plan: Plan, folder: Path) -> Outcome:
+    """Do a run, or what is left of it.
+
+    Args:
+        plan: what to do.
+        folder: of the run; one that was interrupted goes on from its last checkpoint.
+
+    Returns:
+        What came of it, which is also written to the folder.
+
+    Raises:
+        ValueError: if the folder holds another run, or a damaged one.
+        OSError: if a file can't be written.
+    """
+    task = tasks.make(plan.task, **plan.options)
+    model = catalogue.build(plan.model, task, layers=plan.layers, seed=plan.settings.seed)
+    result = train(model, task, plan.settings, folder=folder, resume=True, describe=_describe(plan))
+    best = slicekit.load(RunFolder(folder).best)
+    outcome = Outcome(
+        plan=plan,
+        parameters=sum(x.numel() for x in model.parameters()),
+        steps=result.steps,
+        reason=result.reason,
+        best_accuracy=result.best_accuracy,
+        best_step=result.best_step,
+        tested=tuple(_tested(best, task, test) for test in plan.tests),
+        seconds=result.seconds,
+    )
+    write(outcome, folder)
+    return outcome
+
+
+def _describe(plan: Plan) -> dict[str, Any]:
+    """What config.toml tells besides the settings, so that all commands know the run."""
+    told = {
+        "task": plan.task,
+        "model": plan.model,
+        "layers": plan.layers,
+        "task_options": plan.options or None,
+    }
+    return {name: x for name, x in told.items() if x is not None}
+
+
+def _tested(model: nn.Module, task: Task, test: Test) -> Tested:
+    purpose = f"study, lengths {test.low} to {test.high}"
+    generator = torch.Generator().manual_seed(derived_seed(SEED, purpose))
+    batch = task.sample(test.sequences, (test.low, test.high), generator, "test")
+    found = tally(model, batch)
+    overall, last = found.right / found.positions, found.right_ends / found.ends
+    return Tested(test.low, test.high, test.sequences, overall, last)
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Write down what came of a run, in its folder.
+
+    Raises:
+        OSError: if the file can't be written.
+    """
+    scores = [
+        {"length": x.low, "sequences": x.sequences, "overall": x.overall, "last": x.last}
+        for x in outcome.tested
+        if x.low == x.high
+    ]
+    found = {
+        "task": outcome.plan.task,
+        "model": RunFolder(folder).best.name,
+        "seed": SEED,
+        "slicekit": slicekit.__version__,
+        "torch": torch.__version__,
+        "scores": scores,
+        "study": outcome.as_dict(),
+    }
+    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+
+
+def finished(plan: Plan, folder: Path) -> Outcome | None:
+    """What came of a run, if it is finished.
+
+    Args:
+        plan: what was to be done.
+        folder: of the run.
+
+    Returns:
+        None if something is left to do, be it only to test the model on other lengths.
+
+    Raises:
+        ValueError: if the folder holds another run, or its results are damaged.
+    """
+    path = folder / RESULTS
+    if not path.exists():
+        return None
+    try:
+        stored = json.loads(path.read_bytes()).get("study")
+        outcome = None if stored is None else Outcome.from_dict(stored)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Nothing was changed; remove it to test the model again"
+        ) from error
+    if outcome is None:
+        return None
+    _check_same(plan, outcome.plan, folder)
+    return outcome if outcome.plan == plan else None
+
+
+def _check_same(wanted: Plan, found: Plan, folder: Path) -> None:
+    """Raise unless both train the same."""
+    asked, had = (
+        {"task": x.task, "model": x.model, "layers": x.layers} | x.options | asdict(x.settings)
+        for x in (wanted, found)
+    )
+    for name in asked.keys() | had.keys():
+        if asked.get(name) != had.get(name):
+            raise ValueError(
+                f"{folder} holds a run with {name}={had.get(name)}, but {name}={asked.get(name)} "
+                "is asked for; choose another folder for the study"
+            )

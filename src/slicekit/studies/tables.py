@@ -1,0 +1,104 @@
+"""Tables of results: every seed, the mean over seeds, and what the paper says."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from slicekit.studies.plans import Outcome, Tested
+
+NOTHING = "-"
+"""What stands where a result is missing."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns.
+
+    Args:
+        title: one line.
+        columns: the headings.
+        rows: as many entries each as there are columns.
+        note: what to know about it, or nothing.
+
+    Example:
+        >>> print(Table("speed", ("model", "s"), (("bd-slice", "2"),)).as_markdown())
+        ### speed
+        <BLANKLINE>
+        | model    | s |
+        | -------- | - |
+        | bd-slice | 2 |
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def as_markdown(self) -> str:
+        """With columns as wide as they need to be."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[n]) for line in lines) for n in range(len(self.columns))]
+        rule = tuple("-" * width for width in widths)
+        shown = [
+            "| " + " | ".join(x.ljust(w) for x, w in zip(line, widths, strict=True)) + " |"
+            for line in (self.columns, rule, *self.rows)
+        ]
+        note = ["", self.note] if self.note else []
+        return "\n".join([f"### {self.title}", "", *shown, *note])
+
+
+def percent(share: float) -> str:
+    """An accuracy in percent, so that only a whole one is 100.
+
+    >>> percent(0.98765), percent(0.999999), percent(1.0)
+    ('98.77', '99.99', '100')
+    """
+    return "100" if share == 1 else f"{min(100 * share, 99.99):.2f}"
+
+
+def mean_and_deviation(shares: Sequence[float]) -> str:
+    """Of accuracies over seeds, in percent; the deviation is that of the sample.
+
+    >>> mean_and_deviation([0.9, 1.0]), mean_and_deviation([0.9]), mean_and_deviation([])
+    ('95.00 ± 7.07', '90.00', '-')
+    """
+    if not shares:
+        return NOTHING
+    mean = sum(shares) / len(shares)
+    if len(shares) == 1:
+        return percent(mean)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in shares) / (len(shares) - 1))
+    return f"{percent(mean)} ± {100 * deviation:.2f}"
+
+
+def both(tested: Tested | None) -> str:
+    """Accuracy over all positions, and at the last."""
+    if tested is None:
+        return NOTHING
+    return f"{percent(tested.overall)} / {percent(tested.last)}"
+
+
+def both_means(tested: Sequence[Tested]) -> str:
+    """The means over seeds of what `both` shows."""
+    if not tested:
+        return NOTHING
+    overall = sum(x.overall for x in tested) / len(tested)
+    last = sum(x.last for x in tested) / len(tested)
+    return f"{percent(overall)} / {percent(last)}"
+
+
+def runs_table(outcomes: Iterable[Outcome]) -> Table:
+    """Steps and seconds of every run."""
+    rows = (
+        (
+            outcome.plan.name,
+            f"{outcome.parameters:,}",
+            f"{outcome.steps:,}",
+            f"{outcome.best_step:,}",
+            percent(outcome.best_accuracy),
+            f"{outcome.seconds:.0f}",
+        )
+        for outcome in outcomes
+    )
+    columns = ("run", "parameters", "steps", "best step", "best validation, %", "seconds")
+    return Table("Every run", columns, tuple(rows), "Seconds are of training, on one thread.")

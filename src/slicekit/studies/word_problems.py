@@ -1,0 +1,66 @@
+"""Our recipe for A5, unchanged, on groups with other properties."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slicekit.studies.pictures import draw_lengths
+from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.study import Study
+from slicekit.studies.tables import Table, both, both_means
+
+GROUPS = {
+    "a5": "60 elements, not solvable",
+    "s5": "120 elements, not solvable",
+    "a4xz5": "60 elements, solvable, not commutative",
+    "z60": "60 elements, commutative",
+}
+LENGTHS = (40, 128, 512, 2048, 5120)
+SEQUENCES = 64
+
+
+class WordProblems(Study):
+    """The same model and settings on A5, S5, A4 x Z5 and Z60, trained on lengths up to 40."""
+
+    name = "word-problems"
+    summary = "Word problems of four groups with one recipe, trained on lengths up to 40"
+    models = ("orthogonal-slice",)
+
+    def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """Every model, group and seed."""
+        return [
+            self._plan(choice, model, group, seed)
+            for model in self.chosen_models(choice)
+            for group in GROUPS
+            for seed in self.chosen_seeds(choice)
+        ]
+
+    def _plan(self, choice: Choice, model: str, group: str, seed: int) -> Plan:
+        settings = self.settings(choice, model, group, seed)
+        tests = self.chosen_tests(choice, [Test(n, n, SEQUENCES) for n in LENGTHS])
+        return Plan(f"{group}/{model}/seed-{seed}", group, model, settings, tests)
+
+    def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Every seed and the mean, over all positions and at the last."""
+        rows: list[tuple[str, ...]] = []
+        lengths = [x.low for x in self._plan(choice, self.models[0], "a5", 0).tests]
+        for (model, group), own in self._groups(choice, outcomes).items():
+            label = (model, group, GROUPS[group])
+            for x in own:
+                cells = (both(x.at(length)) for length in lengths)
+                rows.append((*label, str(x.plan.settings.seed), *cells))
+            rows.append((*label, "mean", *(both_means([x.at(n) for x in own]) for n in lengths)))
+        columns = ("model", "group", "about it", "seed", *(f"{length:,}" for length in lengths))
+        note = "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40."
+        return [Table("Accuracy at each length", columns, tuple(rows), note)]
+
+    def _groups(
+        self, choice: Choice, outcomes: Sequence[Outcome]
+    ) -> dict[tuple[str, str], list[Outcome]]:
+        cells = [(model, group) for model in self.chosen_models(choice) for group in GROUPS]
+        found = {c: [x for x in outcomes if (x.plan.model, x.plan.task) == c] for c in cells}
+        return {cell: own for cell, own in found.items() if own}
+
+    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+        """A line for each group and model."""
+        found = self._groups(choice, outcomes)
+        draw_lengths({f"{group}, {model}": x for (model, group), x in found.items()}, path, (3, 40))

@@ -1,0 +1,91 @@
+"""The picture of a diagnosis: accuracy, spread against separation, and spectral radii."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from slicekit.training.diagnosis.diagnose import Diagnosis
+from slicekit.training.diagnosis.horizon import ENOUGH, telling
+from slicekit.training.figures import figure, over_lengths, write
+
+
+def plot_diagnosis(found: Diagnosis, path: Path) -> None:
+    """Draw a diagnosis.
+
+    Args:
+        found: what `diagnose` gave.
+        path: the picture, a PNG; its folder is made if it is missing.
+
+    Raises:
+        ImportError: if matplotlib is missing.
+        OSError: if the file can't be written.
+    """
+    made, (accuracy, geometry, spectra) = figure(3, 13, 4)
+    made.suptitle(f"{found.task}: {found.horizon.text}", fontsize=10)
+    _draw_accuracy(accuracy, found)
+    _draw_geometry(geometry, found)
+    _draw_spectra(spectra, found)
+    write(made, path)
+
+
+def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
+    lengths = [reading.length for reading in found.readings]
+    for what, label, style in (("overall", "all positions", "o-"), ("last", "last one", "x--")):
+        axis.plot(lengths, [getattr(x, what) for x in found.readings], style, label=label)
+    axis.axhline(ENOUGH, color="grey", linewidth=0.8, linestyle=":")
+    horizon = found.horizon.length
+    if horizon is not None and horizon <= 4 * lengths[-1]:
+        axis.axvline(horizon, color="black", linewidth=0.8, linestyle="--", label="horizon")
+    axis.set_title("accuracy", fontsize=10)
+    axis.set_ylim(-0.02, 1.02)
+    over_lengths(axis)
+    axis.legend(fontsize=7)
+
+
+def _draw_geometry(axis: Any, found: Diagnosis) -> None:
+    of = telling(found.readings[0])
+    lines = {
+        "spread": "spread within a class",
+        "nearest": "to the nearest class",
+        "mean": "mean between classes",
+    }
+    if of is not None:
+        seen = [(x.length, getattr(x, of)) for x in found.readings if getattr(x, of) is not None]
+        for what, label in lines.items():
+            values = [_positive(getattr(lying, what)) for _, lying in seen]
+            axis.plot([length for length, _ in seen], values, "o-", markersize=4, label=label)
+        axis.set_yscale("log")
+        for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            set_formatter(lambda value, _: f"{value:g}")
+        axis.legend(fontsize=7)
+    axis.set_title(f"distances of {of or 'states'}", fontsize=10)
+    over_lengths(axis)
+
+
+def _positive(value: float) -> float:
+    """What a logarithmic axis can show; anything else is a gap."""
+    return value if math.isfinite(value) and value > 0 else math.nan
+
+
+def _draw_spectra(axis: Any, found: Diagnosis) -> None:
+    for number, (what, label) in enumerate(
+        (("radius", "spectral radius"), ("norm", "largest singular value"))
+    ):
+        for own in found.spectra:
+            values, place = getattr(own, what), own.layer + 0.2 * (number - 0.5)
+            shown = label if own is found.spectra[0] else None
+            axis.vlines(place, values.least, values.most, color=f"C{number}", linewidth=6)
+            axis.plot([place], [values.median], "o", color=f"C{number}", label=shown)
+    axis.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+    axis.set_xticks([own.layer for own in found.spectra], [_layer(x) for x in found.spectra])
+    axis.set_xlim(-0.6, max(len(found.spectra), 1) - 0.4)
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, 0.9), max(high, 1.1))
+    axis.set_title("transitions: least, median and most", fontsize=10)
+    if found.spectra:
+        axis.legend(fontsize=7)
+
+
+def _layer(spectrum: Any) -> str:
+    what = "tokens" if spectrum.tokens else "positions"
+    return f"layer {spectrum.layer + 1}\n{spectrum.transitions} {what}"

@@ -1,0 +1,109 @@
+"""One pass over a batch: the objective of training, and its gradient."""
+
+from contextlib import ExitStack
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from slicekit.tasks.base import Batch
+from slicekit.training.captured import CapturedFeatures, head_of
+from slicekit.training.evaluation import check_logits, device_of
+from slicekit.training.objective import Labels, cross_entropy, is_right, spread
+from slicekit.training.processes import Processes
+from slicekit.training.settings import Settings
+
+
+class Objective:
+    """What training makes small, with its gradient; a context while features are to be caught.
+
+        mean cross-entropy + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
+            + mean cross-entropy of the task's extra batch
+
+    The spread counts in earnest only where most answers are right. Earlier it would be made small
+    by telling a few large classes apart, and hold the model there.
+
+    Args:
+        model: called as model(inputs, lengths=lengths).
+        settings: penalty, consistency and autocast count.
+        processes: which share out every batch; gradients and figures are those of this process, and
+            add up to those of the joint batch.
+
+    Raises:
+        ValueError: if the settings ask for a penalty or features that the model does not have.
+    """
+
+    def __init__(self, model: nn.Module, settings: Settings, processes: Processes) -> None:
+        """Find what the settings ask for in the model."""
+        if settings.penalty and not hasattr(model, "regularisation"):
+            raise ValueError(
+                f"penalty={settings.penalty}, but {type(model).__name__} has no method "
+                "regularisation(); set penalty=0"
+            )
+        self._model, self._settings, self._processes = model, settings, processes
+        self._device = device_of(model)
+        head = head_of(model) if settings.consistency else None
+        self._captured = None if head is None else CapturedFeatures(head)
+        self._open = ExitStack()
+
+    def __enter__(self) -> "Objective":
+        """Start to listen to the features."""
+        if self._captured is not None:
+            self._open.enter_context(self._captured)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stop to listen."""
+        self._open.close()
+
+    def backward(self, joint: Batch, extra: Batch | None) -> Tensor:
+        """Add the gradient to that of the parameters.
+
+        Args:
+            joint: the batch of all processes, on the CPU.
+            extra: the task's extra batch, of all processes, or None.
+
+        Returns:
+            (4,): the objective, the mean cross-entropy, the share of right answers and the spread.
+
+        Raises:
+            ValueError: if no position is supervised, or the logits have the wrong shape.
+        """
+        entropy, right, labels = self._run(joint)
+        total, apart = entropy, torch.zeros_like(entropy)
+        if self._settings.penalty:
+            norms = cast(Any, self._model).regularisation()
+            total = total + self._settings.penalty / self._processes.count * norms
+        if self._captured is not None:
+            features = labels.select(self._captured.take())
+            classes = joint.targets[joint.supervised].to(self._device)
+            counts = torch.bincount(classes)
+            apart = spread(features, labels.targets, counts, self._processes)
+            accuracy = right.clone()
+            self._processes.add_up(accuracy)
+            total = total + self._settings.consistency * accuracy**4 * apart
+        total.backward()
+        total = total.detach()
+        if extra is not None and self._own(extra).inputs.shape[0]:
+            entropy_of_extra, _, _ = self._run(extra)
+            entropy_of_extra.backward()
+            total = total + entropy_of_extra.detach()
+        return torch.stack([total, entropy.detach(), right.to(total.dtype), apart.detach()])
+
+    def _own(self, joint: Batch) -> Batch:
+        """This process's sequences."""
+        return joint.part(self._processes.rows(joint.inputs.shape[0]))
+
+    def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
+        """Mean cross-entropy and share of right answers, each this process's part of it."""
+        count = int(joint.supervised.sum())
+        if count == 0:
+            raise ValueError("the task drew a batch without a supervised position")
+        own, device = self._own(joint), self._device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
+            logits = self._model(own.inputs.to(device), lengths=own.lengths.to(device))
+        check_logits(logits, own)
+        labels = Labels.of(own, device)
+        chosen = labels.select(logits)
+        right = is_right(chosen, labels.targets).sum()
+        return cross_entropy(chosen, labels.targets) / count, right / count, labels

@@ -1,0 +1,67 @@
+"""The command `slicekit study`."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+from typer.testing import CliRunner, Result
+
+from slicekit.cli.errors import OneLineErrors
+from slicekit.cli.study import study_command
+from slicekit.studies import STUDIES, Choice, make
+from slicekit.studies.runs import write
+from tests.studies.outcomes import made_up
+
+app = typer.Typer(cls=OneLineErrors, rich_markup_mode=None)
+app.command("study")(study_command)
+app.command("other")(lambda: None)  # with one command only, typer leaves its name out
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["study", *arguments], env={"COLUMNS": "100"})
+
+
+def test_without_a_name_the_studies_are_listed() -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in STUDIES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["languges"], "did you mean 'languages'?"),
+        (["languages", "--models", "projective"], "unknown model 'projective'"),
+        (["languages", "--seeds", "0,one"], "--seeds 0,one, expected integers as in 0,1,2"),
+        (["a5-layers", "--lengths", "5:3"], "5:3"),
+        (["languages", "--steps", "0"], "--steps"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(
+    arguments: list[str], expected: str, tmp_path: Path
+) -> None:
+    result = invoke(*arguments, "--out", str(tmp_path / "study"))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1 and expected in result.stderr
+
+
+def test_finished_runs_are_shown_beside_the_paper(tmp_path: Path) -> None:
+    choice = Choice(models=("bd-slice",), seeds=(0,), lengths=(3,))
+    (plan,) = make("a5-layers").wanted(choice, {})
+    folder = tmp_path / "runs" / plan.name
+    folder.mkdir(parents=True)
+    write(made_up(plan, best=0.95), folder)
+    arguments = ["a5-layers", "--models", "bd-slice", "--lengths", "3", "--out", str(tmp_path)]
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    for expected in (f"{plan.name}: ", "95.00% in validation", "(kept)", "1 at every length"):
+        assert expected in result.stdout
+    assert "results.json, results.md" in result.stdout
+
+    (folder / "evaluation.json").write_text("{")
+    failed = invoke(*arguments)
+    assert failed.exit_code == 1
+    assert f"{plan.name} failed: " in failed.stdout and "damaged" in failed.stdout

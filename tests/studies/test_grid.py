@@ -1,0 +1,192 @@
+"""Grids of runs: killed and started again, damaged, failing, and kept."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, grid, make
+from slicekit.studies.plans import Test
+from slicekit.studies.runs import RESULTS, finished, perform
+from slicekit.studies.workers import Worker
+from slicekit.training import RunFolder
+from slicekit.training.checkpoints import list_checkpoints
+
+STUDY = make("a5-lengths")
+CHOICE = Choice(models=("orthogonal-slice", "de-lncde"), steps=10, batch=8, quick=True)
+FIRST, SECOND = (plan.name for plan in STUDY.wanted(CHOICE, {}))
+
+
+class Notes(GridWatcher):
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.done: list[str] = []
+        self.faults: dict[str, str] = {}
+
+    def finished(self, outcome: Outcome, kept: bool) -> None:
+        (self.kept if kept else self.done).append(outcome.plan.name)
+
+    def failed(self, name: str, why: str) -> None:
+        self.faults[name] = why
+
+
+class InterruptSecond(GridWatcher):
+    """As Ctrl-C does, in the middle of the second run."""
+
+    def moved(self, standing: Standing) -> None:
+        if standing.steps.get(SECOND, 0) > 2:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that nothing happened to."""
+    folder = tmp_path_factory.mktemp("whole")
+    notes = Notes()
+    standing = conduct(STUDY, CHOICE, folder, watch=notes)
+    assert notes.done == [FIRST, SECOND] and not notes.kept and not notes.faults
+    assert standing.share() == 1 and standing.seconds_left() == 0
+    return folder
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "study"))
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(grid, "Worker", refuse)
+
+
+def test_results_hold_every_run_and_nothing_that_differs_from_time_to_time(whole: Path) -> None:
+    results = json.loads((whole / "results.json").read_text())
+    assert results["study"] == "a5-lengths" and results["failures"] == {}
+    assert [run["plan"]["name"] for run in results["runs"]] == [FIRST, SECOND]
+    assert [run["steps"] for run in results["runs"]] == [10, 10]
+    assert [x["low"] for x in results["runs"][0]["tested"]] == [20, 40, 80]
+    assert "seconds" not in results["runs"][0]
+    table = (whole / "results.md").read_text()
+    for expected in ("| orthogonal-slice", "| mean", "paper: LSTM", "### Every run", "seconds"):
+        assert expected in table
+
+
+def test_interrupted_and_resumed_it_comes_to_the_same_results(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        conduct(STUDY, CHOICE, tmp_path, watch=InterruptSecond())
+    assert not (tmp_path / "runs" / SECOND / RESULTS).exists()
+    notes = Notes()
+    conduct(STUDY, CHOICE, tmp_path, processes=2, watch=notes)
+    assert notes.kept == [FIRST] and notes.done == [SECOND]
+    assert (tmp_path / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_finished_runs_are_kept(whole: Path, copy: Path) -> None:
+    (copy / "results.json").unlink()
+    notes = Notes()
+    conduct(STUDY, CHOICE, copy, watch=notes)
+    assert notes.kept == [FIRST, SECOND]
+    assert (copy / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_damaged_results_are_named_and_left_as_they_are(copy: Path) -> None:
+    path = copy / "runs" / FIRST / RESULTS
+    path.write_text('{"study": {"plan"')
+    standing = conduct(STUDY, CHOICE, copy)
+    assert list(standing.failures) == [FIRST] and list(standing.outcomes) == [SECOND]
+    assert str(path) in standing.failures[FIRST] and "damaged" in standing.failures[FIRST]
+    assert path.read_text() == '{"study": {"plan"'
+    assert f"{FIRST} failed" in (copy / "results.md").read_text()
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_other_settings_in_the_same_folder_are_refused(copy: Path) -> None:
+    standing = conduct(STUDY, replace(CHOICE, steps=40), copy)
+    assert list(standing.failures) == [FIRST, SECOND]
+    for why in standing.failures.values():
+        assert "=" in why and "choose another folder" in why
+
+
+def test_a_run_that_fails_is_reported_and_loses_no_other(copy: Path) -> None:
+    folder = RunFolder(copy / "runs" / FIRST)
+    (folder.path / RESULTS).unlink()
+    (copy / "runs" / SECOND / RESULTS).unlink()
+    newest = list_checkpoints(folder.checkpoints)[-1]
+    newest.write_bytes(newest.read_bytes()[:100])
+    standing = conduct(STUDY, CHOICE, copy)
+    assert list(standing.outcomes) == [SECOND]
+    assert newest.name in standing.failures[FIRST]
+    assert "damaged or truncated" in standing.failures[FIRST]
+    assert "Traceback" in (folder.path / "study.log").read_text()
+
+
+def test_other_tests_of_a_finished_run_need_no_training(copy: Path) -> None:
+    (plan, _) = STUDY.wanted(CHOICE, {})
+    more = replace(plan, tests=(*plan.tests, Test(10, 20, 4)))
+    folder = copy / "runs" / FIRST
+    before = finished(plan, folder)
+    assert before is not None and finished(more, folder) is None
+    after = perform(more, folder)
+    assert after.tested[:-1] == before.tested
+    assert (after.steps, after.best_accuracy) == (before.steps, before.best_accuracy)
+    assert finished(more, folder) == after
+
+
+def test_results_of_the_command_evaluate_do_not_count_as_a_study_s(copy: Path) -> None:
+    (plan, _) = STUDY.wanted(CHOICE, {})
+    path = copy / "runs" / FIRST / RESULTS
+    stored = json.loads(path.read_text())
+    assert [score["length"] for score in stored["scores"]] == [20, 40, 80]
+    del stored["study"]
+    path.write_text(json.dumps(stored))
+    assert finished(plan, path.parent) is None
+
+
+def test_a_process_that_dies_is_a_failure_of_its_run(tmp_path: Path) -> None:
+    (plan, _) = STUDY.wanted(CHOICE, {})
+    worker = Worker()
+    worker.stop()
+    assert worker.do(plan, tmp_path) == "its process ended by signal 9" and not worker.alive()
+
+
+def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    (plan, _) = STUDY.wanted(replace(CHOICE, steps=100_000), {})
+    folder = RunFolder(tmp_path / "run")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slicekit.studies.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    print(json.dumps({"plan": plan.as_dict(), "folder": str(folder.path)}), file=process.stdin)
+    process.stdin.flush()
+    while not folder.metrics.exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stdout.read() == "" and not folder.model.exists()
+
+
+def test_time_left_is_told_by_the_same_model() -> None:
+    first, second = STUDY.wanted(replace(CHOICE, steps=100), {})
+    others = [replace(plan, name=f"{plan.name}-again") for plan in (first, second)]
+    standing = Standing({plan.name: plan for plan in (first, second, *others)})
+    assert standing.seconds_left() is None and standing.share() == 0
+    standing.running = [first.name, second.name]
+    standing.steps, standing.seconds = {first.name: 50, second.name: 10}, {}
+    standing.seconds = {first.name: 5.0, second.name: 10.0}
+    assert standing.seconds_left() == pytest.approx(50 * 0.1 + 90 * 1 + 100 * 0.1 + 100 * 1)
+    standing.processes = 2
+    assert standing.seconds_left() == pytest.approx((5 + 90 + 10 + 100) / 2)
+    assert standing.share() == pytest.approx(60 / 400)

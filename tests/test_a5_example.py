@@ -1,0 +1,20 @@
+"""The demonstration runs from end to end; how good it becomes is for studies to show."""
+
+from pathlib import Path
+
+import pytest
+
+from examples import a5
+
+
+def test_it_trains_measures_every_length_and_saves_its_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(a5, "LENGTHS", (20, 80))
+    out = tmp_path / "demo"
+    for folder in (out, tmp_path / "demo-2"):  # a second time, the first is left alone
+        a5.main(["--steps", "2", "--out", str(out)])
+        told = capsys.readouterr().out
+        assert "100,000 steps" in told and "all positions" in told
+        assert (folder / "plots" / "a5.png").stat().st_size > 1000
+        assert (folder / "model.safetensors").exists()
