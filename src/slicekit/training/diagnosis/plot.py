@@ -56,10 +56,16 @@ def _draw_geometry(axis: Any, found: Diagnosis) -> None:
             axis.plot([length for length, _ in seen], values, "o-", markersize=4, label=label)
         axis.set_yscale("log")
         for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-            set_formatter(lambda value, _: f"{value:g}")
+            set_formatter(_round_number)
         axis.legend(fontsize=7)
     axis.set_title(f"distances of {of or 'states'}", fontsize=10)
     over_lengths(axis)
+
+
+def _round_number(value: float, _: int) -> str:
+    """A label for 1, 2 and 5 times a power of ten, and none for what lies between."""
+    digit = f"{value:.0e}"[0]
+    return f"{value:g}" if digit in "125" else ""
 
 
 def _positive(value: float) -> float:
