@@ -1,6 +1,8 @@
 """`slicekit resume` and `slicekit train --resume`: the same numbers, or a clear refusal."""
 
 import shutil
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ class Interrupting(Parity):
 
     def sample(self, batch, lengths, generator, split="train"):
         type(self).drawn += split == "train"
-        if self.drawn == int(os.environ.get("AT", 0)):
+        if self.drawn == int(os.environ.get("AT", -1)):
             os.kill(os.getpid(), getattr(signal, os.environ.get("BY", "SIGINT")))
         return super().sample(batch, lengths, generator, split)
 """
@@ -31,6 +33,15 @@ def task(tmp_path: Path) -> str:
     return f"{tmp_path / 'mine.py'}:Interrupting"
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """A process that hears Ctrl-C, which one that was started in the background does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_ctrl_c_says_where_the_checkpoint_is_and_resume_goes_on_from_it(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
