@@ -7,6 +7,7 @@ added up, so that several processes do what one would do alone.
 import atexit
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,6 +16,10 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
+
+PARTING = 0.2
+"""Seconds before a process of several ends. A thread of gloo lets go of the last message only after
+everyone has it, and needs the interpreter for that: without one, it aborts the process."""
 
 
 class Processes:
@@ -121,7 +126,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
         import torch.distributed as dist
 
         dist.init_process_group("gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl")
-        atexit.register(dist.destroy_process_group)
+        atexit.register(time.sleep, PARTING)
     yield Processes() if _group() is None else TogetherProcesses()
 
 
