@@ -75,11 +75,15 @@ def test_a_run_that_is_finished_stays_as_it_is(finished_run: Path, tmp_path: Pat
     assert same_run(finished_run, copy)
 
 
-def test_options_that_agree_with_the_run_may_be_given_again(finished_run: Path) -> None:
-    again = ("--resume", "--out", finished_run, "--quiet")
-    succeed("train", "parity", *TINY, *again)
-    succeed("train", *again)
-    succeed("train", "--config", finished_run / "config.toml", *again)
+def test_options_that_agree_with_the_run_may_be_given_again(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished_run, copy)
+    again = ("--resume", "--out", copy, "--quiet")
+    for asked in (("parity", *TINY), (), ("--config", copy / "config.toml")):
+        assert succeed("train", *asked, *again).strip() == str(copy)
+        assert same_run(finished_run, copy)
 
 
 @pytest.mark.parametrize(

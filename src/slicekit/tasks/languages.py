@@ -29,20 +29,6 @@ class Language(Task):
 
     family = "languages"
 
-    def __init__(
-        self,
-        *,
-        train_lengths: tuple[int, int] = (3, 40),
-        validation_lengths: tuple[int, int] = (40, 256),
-        test_lengths: tuple[int, int] = (40, 256),
-    ) -> None:
-        """Keep the ranges of lengths."""
-        super().__init__(
-            train_lengths=train_lengths,
-            validation_lengths=validation_lengths,
-            test_lengths=test_lengths,
-        )
-
     def sample(
         self,
         batch: int,
