@@ -94,8 +94,10 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
     const int64_t at = chunk.first_row() * q.channels;
     add_parameter_gradients(layout, q.channels, chunk.rows(), pass.increments() + at, gradients,
                             total);
-    pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
-                    in_increments + at);
+    if (q.in_increments) {
+      pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
+                      in_increments + at);
+    }
   }
 }
 
@@ -121,6 +123,7 @@ template <class Real>
 void add_partial_increments(const Pass<Real> &pass) {
   const slicekit_panels &q = pass.q;
   Real *total = static_cast<Real *>(q.in_increments);
+  if (!total) return;
 #pragma omp for schedule(static)
   for (int64_t i = 0; i < q.batch * q.length * q.channels; ++i) {
     for (int64_t s = 1; s < pass.plan.splits; ++s) total[i] += pass.partial[s][i];
@@ -209,8 +212,10 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     own.at = own.of(0, first);
     features.at = features.of(0, first);
     pass.pull_flow(layout, rows, features, own, scratch.flow);
-    pull_increments(layout, pass.packed[0], q.channels, rows, own,
-                    static_cast<Real *>(q.in_increments) + first * q.channels);
+    if (q.in_increments) {
+      pull_increments(layout, pass.packed[0], q.channels, rows, own,
+                      static_cast<Real *>(q.in_increments) + first * q.channels);
+    }
   }
 #pragma omp for schedule(static)
   for (int64_t p = 0; p < layout.feature_panels; ++p) {

@@ -109,7 +109,7 @@ int64_t slicekit_panels_backward(const slicekit_panels *problem) {
   if (const int64_t status = check(problem)) return status;
   if (problem->batch == 0) return SLICEKIT_OK;
   const slicekit_panels &q = *problem;
-  if (!q.in_states || !q.in_increments || !q.in_state) return SLICEKIT_BAD_POINTER;
+  if (!q.in_states || !q.in_state) return SLICEKIT_BAD_POINTER;
   if ((q.inputs != nullptr) != (q.in_inputs != nullptr)) return SLICEKIT_BAD_POINTER;
   if (!has_all(problem, q.in_parameters)) return SLICEKIT_BAD_POINTER;
   return SLICEKIT_CALL(panels_run, q, true);

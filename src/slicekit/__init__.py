@@ -11,7 +11,7 @@ Example:
 """
 
 from slicekit.citations import cite
-from slicekit.flows import Euler, Exponential
+from slicekit.flows import Euler, Exponential, LogODE
 from slicekit.layers import (
     Block,
     Differences,
@@ -27,6 +27,7 @@ from slicekit.layers import (
     Wiring,
 )
 from slicekit.paths import Tabulated, increments
+from slicekit.paths.windows import Duration
 from slicekit.scans import (
     Associative,
     Chunked,
@@ -64,12 +65,14 @@ __all__ = [
     "DiagonalDense",
     "Differences",
     "DirectSum",
+    "Duration",
     "Euler",
     "Exponential",
     "FirstInput",
     "JointDPLR",
     "Last",
     "Learned",
+    "LogODE",
     "Mean",
     "Native",
     "Orthogonal",

@@ -53,6 +53,7 @@ def test_lengths_are_in_range_and_the_rest_is_padding(
 @EVERY
 def test_tokens_and_classes_are_in_range(task: Task) -> None:
     batch = task.sample(200, (2, 30), seeded(0))
+    assert task.vocabulary is not None
     assert batch.inputs.min() >= 0 and batch.inputs.max() < task.vocabulary
     assert batch.targets.min() >= 0 and batch.targets.max() < task.outputs
 

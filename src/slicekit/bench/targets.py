@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slicekit import native
+from slicekit.bench import log_signatures, series
 from slicekit.bench.contenders import (
     CHUNKED,
     KEPT,
@@ -282,8 +283,30 @@ def step_lines(effort: Effort) -> Iterator[Line]:
     yield Line(target, *times.ratio("late", "early"))
 
 
-def training_lines() -> Iterator[Line]:
-    """What training must reach, which is not measured here."""
+def log_signature_lines(effort: Effort) -> Iterator[Line]:
+    """Log-signatures against other packages."""
+    for problem, absent, times in log_signatures.races(effort):
+        for peer in log_signatures.PEERS:
+            target = Target(f"{peer} / {problem}", 1, at_most=False)
+            if times is None or peer in absent:
+                yield Line(target, note=absent[peer])
+                continue
+            ours = 1e3 * times.processor[log_signatures.OURS]
+            note = f"{ours:.1f} ms, {peer} {1e3 * times.processor[peer]:.1f} ms of a processor"
+            yield Line(target, *times.ratio(peer, log_signatures.OURS), note)
+
+
+def training_lines(effort: Effort) -> Iterator[Line]:
+    """What training must reach; that on A5 is not measured here."""
+    what = "a training step on EigenWorms, BD-SLiCE b=4: the authors' JAX seconds, recorded / ours"
+    times = series.step_times(effort)
+    own, wall = times.processor["step"], times.wall["step"]
+    note = (
+        f"{own:.2f} s of a processor, {wall:.2f} s on two threads; "
+        f"JAX {series.JAX_SECONDS} s, and {series.JAX_RECURRENT_SECONDS} s as a recurrence"
+    )
+    ratios = series.JAX_SECONDS / own, series.JAX_SECONDS / wall
+    yield Line(Target(what, 10, at_most=False), *ratios, note)
     target = Target("seconds to 90% on A5, length 20, one layer", 60)
     yield Line(target, note="slicekit train (not measured here)")
 
@@ -299,8 +322,9 @@ def parts(effort: Effort, worker: Worker) -> list[Part]:
     return [
         *raced,
         ("exponentials", partial(exponential_lines, effort)),
+        ("log-signatures", partial(log_signature_lines, effort)),
         ("step()", partial(step_lines, effort)),
         ("memory", partial(memory_lines, worker)),
         ("growth over length", partial(growth_lines, effort, worker)),
-        ("training", training_lines),
+        ("training", partial(training_lines, effort)),
     ]

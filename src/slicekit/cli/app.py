@@ -14,6 +14,7 @@ import slicekit
 from slicekit.cli import doctor
 from slicekit.cli import structures as comparison
 from slicekit.cli.commands import COMMANDS
+from slicekit.cli.data import data
 from slicekit.cli.display import console
 from slicekit.cli.errors import OneLineErrors
 from slicekit.cli.study import study_command
@@ -66,6 +67,7 @@ def slicekit_command(
       slicekit runs                              list and compare what was trained
       slicekit models --task a5                  what can be trained, and how
       slicekit study a5-lengths --quick          one of the paper's experiments
+      slicekit data get EigenWorms               series of an archive, on disk
       slicekit structures                        compare the structures, as the paper's Table 1
       slicekit structures --dim 256 --block 8    ... at other sizes
       slicekit bench --quick                     how fast it is here, in two minutes
@@ -79,6 +81,7 @@ def slicekit_command(
 
 for _name, _command in (COMMANDS | {"study": study_command}).items():
     app.command(_name)(_command)
+app.add_typer(data, name="data")
 
 
 @app.command("structures")

@@ -74,6 +74,7 @@ def train_command(
       slicekit train --config runs/paper/config.toml --out runs/again
       slicekit train cycle-navigation --task-option states=7
       slicekit train my_task.py:MyTask --batch 64 --clip none
+      slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
       torchrun --nproc-per-node 2 -m slicekit train a5
 
     A setting that is not given comes from --config, and else from the model's recipe for the task
@@ -142,7 +143,10 @@ def evaluate_command(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the sequences.")] = 0,
     checkpoint: Annotated[
         Kept | None,
-        typer.Option(help="Which model; by default that of the end if there is one, or the best."),
+        typer.Option(
+            help="Which model; by default that of the end if there is one, or the best, which is "
+            "also what counts on a finite test set."
+        ),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="Another task than the run's own, by its name.")
@@ -154,6 +158,8 @@ def evaluate_command(
     threads: Threads = None,
 ) -> None:
     """Measure a trained model at given lengths, over all positions and at the last.
+
+    A task with a finite test set, as those of archives, is measured on all of it.
 
     \b
     Examples:

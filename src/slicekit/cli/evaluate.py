@@ -28,7 +28,8 @@ class Wish:
 
     Args:
         folder: of the run.
-        lengths: as the user wrote them, or None for the task's test lengths.
+        lengths: as the user wrote them, or None for the task's test lengths. A finite test set is
+            measured as a whole, and has none.
         sequences: how many of each length.
         seed: of the sequences.
         kept: "best" or "last" model, or None for that of the end if there is one, else the best.
@@ -59,15 +60,22 @@ def run(wish: Wish) -> None:
             raise FileNotFoundError(f"no folder {folder.path}")
         config = read_run_config(folder)
         task = _task(folder, config, wish.task)
-        lengths = _lengths(wish.lengths, task)
-        model, source = load_model(folder, config, task, wish.kept)
+        finite = task.whole("test") is not None
+        if finite and (wish.lengths is not None or wish.diagnose):
+            option = "--diagnose" if wish.diagnose else "--lengths"
+            raise ValueError(f"{option} is for tasks of any length, but {task.name} has a test set")
+        lengths = None if finite else _lengths(wish.lengths, task)
+        # Of a finite set, the model that was best on the validation cases is the one to report.
+        kept = "best" if finite and wish.kept is None and folder.best.is_file() else wish.kept
+        model, source = load_model(folder, config, task, kept)
         console = display.console(quiet=wish.as_json)
         scores = _measure(model, task, lengths, wish, console)
         display.plain(console, f"{task.name}, {source}")
-        console.print(_table(scores))
+        console.print(_table_of_set(scores) if finite else _table(scores))
         found = _as_data(wish, task, source, scores)
         _save(folder, found)
-        _save_plot(folder, config, scores, console)
+        if not finite:
+            _save_plot(folder, config, scores, console)
         if wish.diagnose:
             found["diagnosis"] = _diagnose(folder, model, task, wish, console)
             _save(folder, found)
@@ -148,8 +156,11 @@ def _from_checkpoint(
 
 
 def _measure(
-    model: nn.Module, task: Task, lengths: list[int], wish: Wish, console: Console
+    model: nn.Module, task: Task, lengths: list[int] | None, wish: Wish, console: Console
 ) -> list[Score]:
+    if lengths is None:
+        with console.status(task.name):
+            return evaluate(model, task)
     scores = []
     for length in lengths:
         with console.status(f"length {length}"):
@@ -174,6 +185,14 @@ def _table(scores: list[Score]) -> Any:
     for score in scores:
         accuracies = (display.percent(score.overall), display.percent(score.last))
         table.add_row(f"{score.length:,}", *accuracies, str(score.sequences))
+    return table
+
+
+def _table_of_set(scores: list[Score]) -> Any:
+    headings = ("test accuracy", "series")
+    table = display.table(*headings, right=headings)
+    for score in scores:
+        table.add_row(display.percent(score.overall), str(score.sequences))
     return table
 
 

@@ -8,6 +8,7 @@ from slicekit.cli import display
 from slicekit.cli.configuration import make_task
 from slicekit.cli.errors import one_line
 from slicekit.tasks import Task
+from slicekit.tasks.archive_task import on_disk
 from slicekit.training import Settings
 
 
@@ -15,7 +16,8 @@ def show_models(task_name: str | None, as_json: bool) -> None:
     """List the named models; for a task with parameters and settings."""
     with one_line("models"):
         task = None if task_name is None else make_task(task_name, {})
-        found = [_model(name, task) for name in catalogue.MODELS]
+        names = catalogue.MODELS if task is None else catalogue.names(task)
+        found = [_model(name, task) for name in names]
         if as_json:
             print(json.dumps(found, indent=2))
             return
@@ -76,6 +78,7 @@ def show_tasks(as_json: bool) -> None:
         console.print(table)
         console.print("Train, validate and test are inclusive ranges of lengths.")
         console.print("A task of your own: slicekit train path/to/file.py:name", markup=False)
+        console.print(f"Archives on the disk: {', '.join(on_disk()) or 'none'}", markup=False)
 
 
 def _task(name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from slicekit.studies import (
     conduct,
     make,
 )
+from slicekit.studies.classifiers import NAMES
 from slicekit.studies.study import MARKDOWN, PICTURE, RESULTS, ordered
 from slicekit.training import figures
 
@@ -49,6 +50,16 @@ def study_command(
     max_layers: Annotated[
         int, typer.Option(min=1, help="How many layers a5-layers tries at most.")
     ] = 4,
+    parts: Annotated[
+        str | None, typer.Option(help="Of uea: paper, default, robustness; all by default.")
+    ] = None,
+    sets: Annotated[
+        str | None,
+        typer.Option(help="Data sets of uea, as in BasicMotions,NATOPS; all by default."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets of uea.", file_okay=False)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study; studies/<name> by default.")
     ] = None,
@@ -68,6 +79,7 @@ def study_command(
       slicekit study a5-lengths --models bd-slice --steps 5000 --seeds 0,1
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
+      slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
 
     It may be stopped at any time. The same command again keeps the runs that are finished, and goes
     on with those that are not.
@@ -78,15 +90,22 @@ def study_command(
             return
         study = make(name)
         choice = Choice(
-            models=None if models is None else tuple(models.split(",")),
+            models=_names(models),
             seeds=None if seeds is None else _numbers(seeds),
             steps=steps,
             batch=batch,
             lengths=None if lengths is None else tuple(parse_lengths(lengths)),
             max_layers=max_layers,
+            parts=_names(parts),
+            sets=_names(sets),
+            data=None if data is None else str(data.resolve()),
             quick=quick,
         )
         _run(study, choice, out or Path("studies") / name, processes)
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(text.split(","))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -163,13 +182,20 @@ class _Lines(GridWatcher):
         self._standing = standing
 
     def finished(self, outcome: Outcome, kept: bool) -> None:
-        last = outcome.tested[-1]
-        told = f"{outcome.steps} steps in {display.seconds(outcome.seconds)}"
-        display.plain(
-            self._console,
-            f"{outcome.plan.name}: {told}, {display.percent(outcome.best_accuracy)} in validation, "
-            f"{display.percent(last.overall)} at {last.high:,}{self._ahead(kept)}",
-        )
+        told = [f"{outcome.steps} steps in {display.seconds(outcome.seconds)}"]
+        if outcome.plan.model in NAMES:
+            told = [display.seconds(outcome.seconds)]
+        if outcome.best_accuracy is not None:
+            told.append(f"{display.percent(outcome.best_accuracy)} in validation")
+        if not outcome.tested:
+            told = [outcome.reason]
+        elif not outcome.plan.tests:
+            told.append(f"{display.percent(outcome.on_test_set)} on the test set")
+        else:
+            last = outcome.tested[-1]
+            told.append(f"{display.percent(last.overall)} at {last.high:,}")
+        line = f"{outcome.plan.name}: {', '.join(told)}{self._ahead(kept)}"
+        display.plain(self._console, line)
 
     def _ahead(self, kept: bool) -> str:
         if kept:

@@ -180,16 +180,23 @@ def _left_behind(folder: Path) -> str:
     return f"The last checkpoint is {last}; to go on from there: {way}"
 
 
+def _validated_on(choice: Choice) -> str:
+    whole = choice.task.whole("validation")
+    if whole is not None:
+        return f"{len(whole.lengths)} validation series"
+    low, high = choice.settings.validation_lengths or choice.task.validation_lengths
+    return f"validation lengths {low} to {high}"
+
+
 def _summarise(result: Result, choice: Choice, quiet: bool) -> None:
     assert result.folder is not None
     console: Console = display.console()
     if quiet:
         display.plain(console, str(result.folder))
         return
-    low, high = choice.settings.validation_lengths or choice.task.validation_lengths
     best = f"; {display.percent(result.best_accuracy)} at step {result.best_step}"
     for name, told in {
-        "accuracy": f"{display.percent(result.accuracy)} on validation lengths {low} to {high}"
+        "accuracy": f"{display.percent(result.accuracy)} on {_validated_on(choice)}"
         + (best if result.best_accuracy > result.accuracy else ""),
         "steps": f"{result.steps} of {choice.settings.steps}: {REASONS[result.reason]}",
         "time": display.seconds(result.seconds),

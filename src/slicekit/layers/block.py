@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from slicekit.checks import Lengths
 from slicekit.layers.state import State
+from slicekit.layers.windowed import Places
 from slicekit.paths import Tabulated, mask_past_end
 
 
@@ -146,6 +147,23 @@ class Block(nn.Module):
         """Whether discrete tokens may come as `Tabulated`."""
         return bool(getattr(self.mixer, "pointwise", False))
 
+    @property
+    def windowed(self) -> bool:
+        """Whether the mixer's outputs stand at the ends of windows."""
+        return bool(getattr(self.mixer, "windowed", False))
+
+    def places(
+        self, x: Tensor, state: State | None = None, lengths: Lengths | None = None
+    ) -> Places:
+        """Where the outputs stand in the input, for a mixer under `LogODE`."""
+        mixer: Any = self.mixer
+        return mixer.places(self.norm_before_mixer(x), state, lengths)
+
+    def output_lengths(self, lengths: Tensor) -> Tensor:
+        """How many outputs sequences of these lengths have: (batch,) -> (batch,)."""
+        mixer: Any = self.mixer
+        return mixer.output_lengths(lengths) if self.windowed else lengths
+
     def forward(
         self,
         x: Tensor | Tabulated,
@@ -153,10 +171,19 @@ class Block(nn.Module):
         lengths: Lengths | None = None,
         return_state: bool = False,
     ) -> Any:
-        """x (batch, length, width), or `Tabulated` -> (batch, length, width)."""
+        """x (batch, length, width), or `Tabulated` -> (batch, length, width).
+
+        With a mixer under `LogODE` there is an output at the end of each window, and the skip
+        connection brings the last element of the window to it.
+        """
         if lengths is not None:
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
-        if isinstance(x, Tabulated):
+        if self.windowed:
+            x = x.dense() if isinstance(x, Tabulated) else x
+            standing = self.places(x, state, lengths)
+            mixed, state = self.mixer(self.norm_before_mixer(x), state, lengths, True)
+            x = standing.select(x)
+        elif isinstance(x, Tabulated):
             mixed, state = self.mixer(x.map(self.norm_before_mixer), state, lengths, True)
             x = x.dense()
         else:

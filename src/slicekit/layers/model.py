@@ -15,7 +15,8 @@ from slicekit.checks import (
 )
 from slicekit.layers.block import Block, Wiring
 from slicekit.layers.pooling import Pooling
-from slicekit.layers.state import States
+from slicekit.layers.stack import Stack, windowed, without_padding
+from slicekit.layers.state import State, States, last_valid
 from slicekit.paths import Tabulated, mask_past_end
 
 
@@ -26,7 +27,9 @@ class SequenceModel(nn.Module):
         vocabulary: number of tokens, for token input (batch, length). Give this or channels.
         channels: size of an element, for continuous input (batch, length, channels).
         outputs: size of the output, or a tuple of sizes for several heads.
-        width: size of the embedding and of every block.
+        width: size of the embedding and of every block's output.
+        embed: whether elements are embedded; otherwise the first block sees them as they are, which
+            is how the paper's models of time series are driven.
         layers: number of blocks (with `mixer`).
         mixer: makes the mixer of a block, given the width: a module with the contract of `SLiCE`.
         blocks: the blocks themselves, instead of layers and mixer.
@@ -55,6 +58,7 @@ class SequenceModel(nn.Module):
         channels: int | None = None,
         outputs: int | tuple[int, ...],
         width: int,
+        embed: bool = True,
         layers: int = 1,
         mixer: Callable[[int], nn.Module] | None = None,
         blocks: Sequence[nn.Module] | None = None,
@@ -72,6 +76,11 @@ class SequenceModel(nn.Module):
             )
         if (mixer is None) == (blocks is None):
             raise ValueError("expected exactly one of mixer and blocks")
+        if not embed and (channels is None or (mixer is not None and channels != width)):
+            raise ValueError(
+                f"embed=False with channels={channels} and width={width}; expected channels, and "
+                "with a mixer as many as width"
+            )
         wiring = Wiring() if wiring is None else wiring
         if blocks is None:
             assert mixer is not None
@@ -93,7 +102,7 @@ class SequenceModel(nn.Module):
         else:
             assert channels is not None
             check_positive("channels", channels)
-            self.embedding = nn.Linear(channels, width)
+            self.embedding = nn.Linear(channels, width) if embed else nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = wiring.before_mixer if final_norm is None else final_norm
         self.norm = wiring.norm.module(width) if self.final_norm else nn.Identity()
@@ -122,22 +131,18 @@ class SequenceModel(nn.Module):
 
         Returns:
             (batch, length, outputs), or pooled (batch, outputs); a list of them for several heads.
-            With return_state, (outputs, state).
+            With return_state, (outputs, state). A block under `LogODE` passes one element a window
+            on to the next, and `output_lengths` says how many outputs there are; an output for a
+            window that is not over is provisional, and leaves no trace in the state.
         """
         if lengths is not None:
             check_shape("x", x, ("batch", "length", ...))
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
-            x = mask_past_end(x, lengths)
+            lengths = without_padding(lengths, x.shape[1])
+            x = x if lengths is None else mask_past_end(x, lengths)
         self._check(x, ("batch", "length"))
-        h: Any = self._embed(x)
-        before = self._split(state)
-        after: list[Any] = []
-        for block, own in zip(self.blocks, before, strict=False):
-            h, own = block(h, own, lengths, True)
-            after.append(own)
-        if self.pool is not None:
-            h, own = self.pool(h, before[-1], lengths)
-            after.append(own)
+        stack = Stack(list(self.blocks), self.pool)
+        h, after, _ = stack.run(self._embed(x), self._split(state), lengths, return_state)
         y = self._head(h)
         return (y, States(after)) if return_state else y
 
@@ -154,6 +159,11 @@ class SequenceModel(nn.Module):
         self._check(x, ("batch",))
         h = self.embedding(x if self.vocabulary is None else x.long())
         before = self._split(state)
+        if any(windowed(block) for block in self.blocks):
+            stack = Stack(list(self.blocks), self.pool)
+            h, after, lengths = stack.run(h.unsqueeze(1), before, None, True)
+            h = h if self.pool is not None else last_valid(h, lengths)
+            return self._head(h), States(after)
         after: list[Any] = []
         for block, own in zip(cast(Iterable[Any], self.blocks), before, strict=False):
             h, own = block.step(h, own)
@@ -162,6 +172,12 @@ class SequenceModel(nn.Module):
             h, own = self.pool(h.unsqueeze(1), before[-1])
             after.append(own)
         return self._head(h), States(after)
+
+    def output_lengths(self, lengths: Tensor) -> Tensor:
+        """How many outputs sequences of these lengths have, if not pooled: (batch,) -> (batch,)."""
+        for block in cast(Iterable[Any], self.blocks):
+            lengths = block.output_lengths(lengths) if windowed(block) else lengths
+        return lengths
 
     def regularisation(self) -> Tensor:
         """Sum of the penalties of all layers that have one."""
@@ -197,7 +213,7 @@ class SequenceModel(nn.Module):
             return [None] * parts
         if len(state) != parts:
             raise ValueError(f"state has {len(state)} parts; expected {parts} for this model")
-        return list(state)
+        return [None if isinstance(own, State) and not own.tensors else own for own in state]
 
     def _head(self, h: Tensor) -> Any:
         h = self.norm(h)
@@ -211,6 +227,7 @@ class SequenceModel(nn.Module):
             "channels": self.channels,
             "outputs": self.outputs,
             "width": self.width,
+            "embed": not isinstance(self.embedding, nn.Identity),
             "blocks": list(self.blocks),
             "wiring": Wiring(norm=self._norm_policy),
             "pool": self.pool,

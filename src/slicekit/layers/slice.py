@@ -6,7 +6,6 @@ Glossary: structure and A hold A^1..A^dω; drive makes Δω from the input X; in
 x_0 (the paper's ξ); flow makes M from A(Δω); scan runs the steps; affine is B.
 """
 
-import warnings
 from typing import Any
 
 import torch
@@ -14,19 +13,20 @@ from torch import Tensor, nn
 
 from slicekit.checks import (
     Lengths,
-    check_floating,
     check_lengths,
     check_positive,
     check_shape,
-    concrete,
 )
-from slicekit.flows import Flow, resolve
+from slicekit.flows import Flow, LogODE, resolve
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
 from slicekit.layers.parameters import OwnedTensors
-from slicekit.layers.state import State, last_valid
+from slicekit.layers.slice_checks import check_input, check_started, warn_if_exploded
+from slicekit.layers.state import State, last_valid, nothing_after, prepend
 from slicekit.layers.stepping import quick_step
+from slicekit.layers.windowed import Places, open_window, places, run_windows
 from slicekit.paths import Tabulated, mask_past_end
+from slicekit.paths.cutting import OpenWindow
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
@@ -42,7 +42,8 @@ class SLiCE(nn.Module):
         structure: what the matrices A^i look like; its dim is the size of the output.
         drive: how the input becomes increments; `TimeAndInput()` by default.
         initial: where the state starts; `FirstInput()` by default, as in the paper.
-        flow: `Euler()`, `Exponential()`, or None for the structure's own.
+        flow: `Euler()`, `Exponential()`, or None for the structure's own. With `LogODE(...)` the
+            output has one element for each window of the input: see `output_lengths`.
         scan: how the steps are run, or None for the fastest way that applies.
         affine: whether B Δω is added after each step.
         projective: whether direction and norm are carried apart; the output is then the direction,
@@ -91,10 +92,16 @@ class SLiCE(nn.Module):
                 "direction and norm can't be carried apart"
             )
         resolve(structure, flow)
+        if affine and isinstance(flow, LogODE):
+            raise ValueError(
+                "affine=True with LogODE(): an affine input has no place in a window's "
+                "log-signature"
+            )
         self.channels, self.structure = channels, structure
         self.drive, self.initial, self.flow, self.scan = drive, initial, flow, scan
         self.projective = projective
         width = drive.channels(channels)
+        self.basis = flow.basis(structure, width) if isinstance(flow, LogODE) else None
         tensors = structure.init(width, generator, increment=drive.scale)
         self.A = OwnedTensors(tensors, structure.ragged)
         self.start = OwnedTensors(initial.init(channels, structure.dim, generator))
@@ -129,24 +136,74 @@ class SLiCE(nn.Module):
 
         Returns:
             h (batch, length, dim) in the dtype of x, the direction if projective; with
-            return_state, (h, state).
+            return_state, (h, state). Under `LogODE` the length is that of `output_lengths`, and an
+            element for a window that is not over is provisional.
         """
         states, final = self.trajectory(x, state, lengths)
         h = states.direction if isinstance(states, Projective) else states
         return (h, final) if return_state else h
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """One element: x (batch, channels) -> h (batch, dim), and the state after it."""
+        """One element: x (batch, channels) -> h (batch, dim), and the state after it.
+
+        Under `LogODE` too, h is the state now, also inside a window.
+        """
         quick = quick_step(self, x, state)
         if quick is not None:
             h, final, finite = quick
             if not finite:
-                _warn_if_exploded(h, stacklevel=3)
+                warn_if_exploded(h, stacklevel=3)
             return h, final
         check_shape("x", x, ("batch", self.channels))
         states, final = self.trajectory(x.unsqueeze(1), state, scan=Recurrent())
         h = states.direction if isinstance(states, Projective) else states
+        if isinstance(self.flow, LogODE) and not isinstance(self.flow.window, int):
+            return last_valid(h, self.places(x.unsqueeze(1), state).counts), final
         return h.squeeze(1), final
+
+    def output_lengths(self, lengths: Tensor) -> Tensor:
+        """How many outputs sequences of these lengths have: (batch,) int64 -> (batch,).
+
+        As many, but with windows of some steps one for each window, and one before them if the
+        first element drives nothing (`FirstInput()`).
+
+        Raises:
+            ValueError: if windows are given in time: their number depends on the input.
+        """
+        if not isinstance(self.flow, LogODE):
+            return lengths
+        if not isinstance(self.flow.window, int):
+            raise ValueError(
+                f"window={self.flow.window!r}: how many windows there are depends on the input; "
+                "see `places`"
+            )
+        skip = 0 if self.initial.drives_first else 1
+        return skip + ((lengths - skip).clamp_min(0) + self.flow.window - 1) // self.flow.window
+
+    def places(
+        self, x: Tensor | Tabulated, state: State | None = None, lengths: Lengths | None = None
+    ) -> Places:
+        """Where the outputs of `forward` stand in its input, for the same arguments.
+
+        Raises:
+            ValueError: unless the flow is `LogODE`; otherwise outputs stand where inputs do.
+        """
+        if not isinstance(self.flow, LogODE):
+            raise ValueError(f"flow={self.flow!r} keeps the length; expected LogODE(...)")
+        if lengths is not None:
+            lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
+        skip = 0 if state is not None or self.initial.drives_first else 1
+        if isinstance(self.flow.window, int):  # only how many increments there are matters
+            blank = torch.empty(1, device=x.device).expand(x.shape[0], x.shape[1] - skip, 1)
+            return places(self, blank, skip, state, lengths)
+        with torch.no_grad():
+            path = _dense(self._increments(_full(x), state, skip))
+            return places(self, path, skip, state, lengths)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether outputs stand at the ends of windows, and not at every element."""
+        return isinstance(self.flow, LogODE)
 
     def trajectory(
         self,
@@ -162,17 +219,17 @@ class SLiCE(nn.Module):
         """
         if isinstance(x, Tabulated) and not self.pointwise:
             x = x.dense()
-        self._check(x, state)
+        check_input(self, x, state)
         shape = x.shape
         if lengths is not None:
             lengths = check_lengths(lengths, shape[0], shape[1], device=x.device)
-            self._check_started(state, lengths)
+            check_started(self, state, lengths)
             # Padding may hold anything, and 0 * NaN would reach the gradients of the drive.
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
         given = x.dtype
         with torch.autocast(x.device.type, enabled=False):
             states, final = self._trajectory(_full(x), state, lengths, scan or self.scan)
-        _warn_if_exploded(final["hidden"])
+        warn_if_exploded(final["hidden"])
         if isinstance(states, Projective):
             return Projective(states.direction.to(given), states.log_norm), final
         return states.to(given), final
@@ -185,15 +242,22 @@ class SLiCE(nn.Module):
         scan: Scan | None,
     ) -> tuple[Tensor | Projective, State]:
         hidden, skip = self._start(x, state)
-        previous = None if state is None else state.get("previous")
-        previous = None if previous is None else previous.to(x.dtype)
-        if isinstance(x, Tabulated):
-            increments = x.map(self.drive).part(skip)
-        else:
-            increments = self.drive(x, previous)[:, skip:]
+        increments = self._increments(x, state, skip)
         steps = None if lengths is None else (lengths - skip).clamp_min(0)
-        if increments.shape[1] == 0:
-            states, last = _nothing(hidden), hidden
+        opened = None
+        if isinstance(self.flow, LogODE):
+            path = _dense(increments)
+            if steps is not None and path.shape[1]:
+                path = mask_past_end(path, steps)
+            opened = open_window(state, x.dtype)
+            if path.shape[1] == 0:
+                assert self.basis is not None
+                states, last = nothing_after(hidden), hidden
+                opened = OpenWindow.empty(path, self.basis, self.flow.window)
+            else:
+                states, last, opened = run_windows(self, path, hidden, opened, scan, steps)
+        elif increments.shape[1] == 0:
+            states, last = nothing_after(hidden), hidden
         else:
             driven = self._affine(increments)
             weights = self.A(x.dtype)
@@ -201,8 +265,20 @@ class SLiCE(nn.Module):
                 self.structure, weights, increments, hidden, self.flow, scan, driven, steps
             )
         if skip:
-            states = _prepend(hidden, states)
-        return states, self._final(x, last, previous, lengths)
+            states = prepend(hidden, states)
+        return states, self._final(x, last, state, lengths, opened)
+
+    def _increments(
+        self, x: Tensor | Tabulated, state: State | None, skip: int
+    ) -> Tensor | Tabulated:
+        """What drives the steps, without the elements that drive none."""
+        if isinstance(x, Tabulated):
+            return x.map(self.drive).part(skip)
+        return self.drive(x, self._previous(x, state))[:, skip:]
+
+    def _previous(self, x: Tensor | Tabulated, state: State | None) -> Tensor | None:
+        previous = None if state is None else state.get("previous")
+        return None if previous is None else previous.to(x.dtype)
 
     def _start(self, x: Tensor | Tabulated, state: State | None) -> tuple[Any, int]:
         """The state to start from, and how many elements drive nothing."""
@@ -226,48 +302,24 @@ class SLiCE(nn.Module):
         return increments @ weight.t()
 
     def _final(
-        self, x: Tensor | Tabulated, last: Any, previous: Tensor | None, lengths: Tensor | None
+        self,
+        x: Tensor | Tabulated,
+        last: Any,
+        state: State | None,
+        lengths: Tensor | None,
+        opened: OpenWindow | None,
     ) -> State:
         tensors = {"hidden": last}
         if isinstance(last, Projective):
             tensors = {"hidden": last.direction, "log_norm": last.log_norm}
+        if opened is not None:
+            tensors |= {"window": opened.signature, "filled": opened.filled}
         if not self.drive.pointwise and isinstance(x, Tensor):
-            seen = last_valid(x, lengths)
+            seen, previous = last_valid(x, lengths), self._previous(x, state)
             if lengths is not None and previous is not None:
                 seen = torch.where(lengths.unsqueeze(-1) > 0, seen, previous)
             tensors["previous"] = seen
         return State(tensors)
-
-    def _check(self, x: Tensor | Tabulated, state: State | None) -> None:
-        if isinstance(x, Tabulated):
-            check_shape("x.table", x.table, ("vocabulary", self.channels))
-        else:
-            check_shape("x", x, ("batch", "length", self.channels))
-            check_floating("x", x)
-        if x.shape[1] < 1:
-            raise ValueError("x has length 0; an empty sequence has no steps")
-        own, half = self.A.floating()[0].dtype, (torch.bfloat16, torch.float16)
-        if x.dtype != own and x.dtype not in half and own not in half:
-            raise TypeError(f"x has dtype {x.dtype}, but the layer has {own}; expected one dtype")
-        if state is None:
-            return
-        if not isinstance(state, State):
-            raise TypeError(f"state is a {type(state).__name__}; expected a State, or None")
-        sizes = {"hidden": (self.structure.dim,), "log_norm": (), "previous": (self.channels,)}
-        for name, size in sizes.items():
-            held = state.get(name)
-            if held is not None:
-                check_shape(f"state[{name!r}]", held, (x.shape[0], *size))
-
-    def _check_started(self, state: State | None, lengths: Tensor) -> None:
-        special = self.initial.needs_first or not self.drive.pointwise
-        if state is None and special and concrete(lengths) and lengths.device.type == "cpu":
-            empty = (lengths < 1).nonzero()
-            if empty.numel():
-                raise ValueError(
-                    f"lengths holds 0 at batch {int(empty[0])}; expected at least 1, because the "
-                    "first element of a sequence is needed to start this layer"
-                )
 
     def regularisation(self) -> Tensor:
         """Sum of the Frobenius norms of the structure's tensors, the paper's penalty."""
@@ -315,34 +367,12 @@ def _full(x: Tensor | Tabulated) -> Any:
     return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()
 
 
+def _dense(x: Tensor | Tabulated) -> Tensor:
+    return x.dense() if isinstance(x, Tabulated) else x
+
+
 def _draws(drive: Drive) -> bool:
     """Whether a drive has dropout at work, whose masks differ from position to position."""
     if not isinstance(drive, nn.Module) or not drive.training:
         return False
     return any(isinstance(m, DROPOUT) and m.p > 0 for m in drive.modules())
-
-
-def _nothing(hidden: Tensor | Projective) -> Tensor | Projective:
-    if isinstance(hidden, Projective):
-        return Projective(hidden.direction[:, None][:, :0], hidden.log_norm[:, None][:, :0])
-    return hidden[:, None][:, :0]
-
-
-def _prepend(first: Any, states: Any) -> Any:
-    if isinstance(states, Projective):
-        return Projective(
-            torch.cat([first.direction.unsqueeze(1), states.direction], 1),
-            torch.cat([first.log_norm.unsqueeze(1), states.log_norm], 1),
-        )
-    return torch.cat([first.unsqueeze(1), states], 1)
-
-
-def _warn_if_exploded(last: Tensor, stacklevel: int = 6) -> None:
-    """A linear recurrence that has left the range of its dtype stays out of it: look at the end."""
-    if concrete(last) and last.device.type == "cpu" and not bool(torch.isfinite(last).all()):
-        warnings.warn(
-            "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
-            "not finite. Use projective=True, an Orthogonal structure or smaller increments",
-            RuntimeWarning,
-            stacklevel=stacklevel,
-        )

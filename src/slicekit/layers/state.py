@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import MappingKey, SequenceKey, register_pytree_node
 
+from slicekit.scans import Projective
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -83,6 +85,23 @@ def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x[:, -1]
     last = (lengths - 1).clamp_min(0)
     return x[torch.arange(x.shape[0], device=x.device), last]
+
+
+def nothing_after(hidden: Any) -> Any:
+    """No states, of the kind of a hidden state (batch, dim) or `Projective`: (batch, 0, dim)."""
+    if isinstance(hidden, Projective):
+        return Projective(hidden.direction[:, None][:, :0], hidden.log_norm[:, None][:, :0])
+    return hidden[:, None][:, :0]
+
+
+def prepend(first: Any, states: Any) -> Any:
+    """A state (batch, dim) before states (batch, length, dim), both `Projective` or neither."""
+    if isinstance(states, Projective):
+        return Projective(
+            torch.cat([first.direction.unsqueeze(1), states.direction], 1),
+            torch.cat([first.log_norm.unsqueeze(1), states.log_norm], 1),
+        )
+    return torch.cat([first.unsqueeze(1), states], 1)
 
 
 def _named(state: State) -> tuple[Any, Any]:

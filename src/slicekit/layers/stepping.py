@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 
-from slicekit.flows import resolve
+from slicekit.flows import LogODE, resolve
 from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.state import State
 from slicekit.native import available
@@ -80,6 +80,8 @@ def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
 def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | None:
     drive = layer.drive
     if not available() or type(drive) is not TimeAndInput or layer.scan is not None:
+        return None
+    if isinstance(layer.flow, LogODE):
         return None
     if layer.B is not None or layer.projective or x.dtype not in (torch.float32, torch.float64):
         return None

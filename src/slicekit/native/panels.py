@@ -210,17 +210,23 @@ class Panels:
         kept: Tensor | None,
         in_states: Tensor,
         in_last: Tensor,
+        wanted: bool = True,
     ) -> tuple[list[Tensor], Tensor, Tensor, Tensor | None]:
-        """Gradients of the parameters, the increments or table, the state and the inputs."""
+        """Gradients of the parameters, the increments or table, the state and the inputs.
+
+        That of the increments, a third of the products, is empty unless it is wanted.
+        """
         problem = self._problem()
         found = [torch.empty_like(x) for x in self.parameters]
-        in_increments, in_state = torch.empty_like(self.increments), torch.empty_like(self.state)
+        in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
+        in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
         problem.states, problem.factors = states.data_ptr(), factors.data_ptr()
         problem.kept = None if kept is None else kept.data_ptr()
         problem.in_states, problem.in_last = in_states.data_ptr(), in_last.data_ptr()
         problem.in_parameters = self._pointers(found)
-        problem.in_increments, problem.in_state = in_increments.data_ptr(), in_state.data_ptr()
+        problem.in_increments = in_increments.data_ptr() if wanted else None
+        problem.in_state = in_state.data_ptr()
         problem.in_inputs = None if in_inputs is None else in_inputs.data_ptr()
         workspace = self._workspace(problem, True)
         check(function("slicekit_panels_backward")(byref(problem)), "slicekit_panels_backward")

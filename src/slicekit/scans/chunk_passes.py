@@ -112,12 +112,15 @@ class Passes(PassShapes):
                 outputs[start:stop] = contract(readout[:, start:stop].transpose(0, 1), states)
         return [outputs.transpose(0, 1).contiguous(), state.clone(), factors, starts, *kept]
 
-    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
         """Gradients of the source's tensors, the state, the inputs and the readout.
 
         Args:
             saved: what `forward` returned.
             in_outputs, in_last: gradients of its first two.
+            needed: not used; all gradients are made.
         """
         factors, kept = saved[2], saved[4:]
         source = self.source

@@ -17,9 +17,10 @@ from slicekit.checks import (
     check_shape,
     concrete,
 )
-from slicekit.flows import Flow, resolve
+from slicekit.flows import Flow, LogODE, resolve
 from slicekit.native import available, warn_once
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
+from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.chunked import Chunked
 from slicekit.scans.inputs import Outer
@@ -74,7 +75,8 @@ def solve(
         increments: Δω, (batch, length, channels), or `Tabulated` for discrete tokens.
         initial_state: h_0, (batch, dim), or (batch, dim, columns) for matrix states; `Projective`
             carries direction and log-norm apart.
-        flow: `Euler()`, `Exponential()`, or None for the structure's own.
+        flow: `Euler()`, `Exponential()`, or None for the structure's own; with `LogODE(...)` a
+            step is a whole window, and length below is the number of windows.
         scan: `Native()`, `Chunked()`, `Associative()`, `Recurrent()`, or None for the fastest that
             applies.
         inputs: affine inputs u_l, added after each step: (batch, length, dim),
@@ -98,6 +100,10 @@ def solve(
         tensor([[1., 0.]])
     """
     flow = resolve(structure, flow)
+    if isinstance(flow, LogODE):
+        return _solve_windows(
+            structure, parameters, increments, initial_state, flow, scan, inputs, lengths
+        )
     tabulated = isinstance(increments, Tabulated)
     path = increments.table if tabulated else increments
     if not tabulated:
@@ -107,7 +113,7 @@ def solve(
     _check_length("increments", length)
     work = torch.float32 if path.dtype in HALF else path.dtype
     _check_parameters(structure, parameters, channels, path, work)
-    parameters = {n: x.to(work) if x.dtype in HALF else x for n, x in parameters.items()}
+    parameters = _computed(parameters)
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)
     if isinstance(increments, Tabulated):
@@ -120,6 +126,48 @@ def solve(
         source = FromIncrements(structure, flow, parameters, moved)
     state = _State.of(initial_state, batch, structure.dim, path, work)
     return _run(source, state, scan, inputs, None, lengths, path.dtype)
+
+
+def _solve_windows(
+    structure: Structure,
+    parameters: Parameters,
+    increments: Tensor | Tabulated,
+    initial_state: Any,
+    flow: LogODE,
+    scan: Scan | None,
+    inputs: Tensor | Outer | None,
+    lengths: Lengths | None,
+) -> Any:
+    """One step for each window, by its log-signature."""
+    if inputs is not None:
+        raise ValueError(
+            "inputs with LogODE(): an affine input has no place in a window's log-signature"
+        )
+    path = increments.dense() if isinstance(increments, Tabulated) else increments
+    check_shape("increments", path, ("batch", "length", "channels"))
+    check_floating("increments", path)
+    _check_length("increments", path.shape[1])
+    given, path = path.dtype, path.float() if path.dtype in HALF else path
+    _check_parameters(structure, parameters, path.shape[-1], path, path.dtype)
+    if lengths is not None:
+        lengths = check_lengths(lengths, path.shape[0], path.shape[1], device=path.device)
+        path = mask_past_end(path, lengths)
+    basis = flow.basis(structure, path.shape[-1])
+    windows = cut(path, basis, flow.window, None, lengths)
+    ragged = lengths is not None or not isinstance(flow.window, int)
+    states, last = solve(
+        flow.lift(structure),
+        structure.lift_parameters(_computed(parameters), basis),
+        windows.signatures,
+        initial_state,
+        flow.flow,
+        scan,
+        None,
+        windows.counts if ragged else None,
+    )
+    if isinstance(states, Projective):
+        return Projective(states.direction.to(given), states.log_norm), last
+    return states.to(given), last
 
 
 def propagate(
@@ -286,6 +334,11 @@ def _inputs(
     check_shape("inputs", inputs, shape)
     dense = ready("inputs", inputs)
     return dense if state.matrix else dense.unsqueeze(-1)
+
+
+def _computed(parameters: Parameters) -> Parameters:
+    """Half precision as float32."""
+    return {name: x.float() if x.dtype in HALF else x for name, x in parameters.items()}
 
 
 def _cast(name: str, x: Tensor, work: torch.dtype) -> Tensor:

@@ -62,9 +62,15 @@ class NativePasses(PassShapes):
         """Run all steps: outputs, last state, factors, starts, and the transitions if kept."""
         return _engine(self).forward(keep)
 
-    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
-        """Gradients of the source's tensors, the state, the inputs and the readout."""
-        return _engine(self).backward(saved, in_outputs.contiguous(), in_last.contiguous())
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
+        """Gradients of the source's tensors, the state, the inputs and the readout.
+
+        That of the path is left out where it is not needed.
+        """
+        in_outputs, in_last = in_outputs.contiguous(), in_last.contiguous()
+        return _engine(self).backward(saved, in_outputs, in_last, needed)
 
 
 def _engine(passes: NativePasses) -> "_Made | _Given":
@@ -178,8 +184,11 @@ class _Made:
         """A run's parameters under the names that its structure gives them."""
         return {name.rpartition("_")[2]: self.source.parameters[name] for name in run.names}
 
-    def backward(self, saved: list[Tensor], in_states: Tensor, in_last: Tensor) -> list[Tensor]:
+    def backward(
+        self, saved: list[Tensor], in_states: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
         passes = self.passes
+        wanted = needed[len(self.source.parameters)]
         outputs, _, factors, _, *kept = saved
         in_parameters: dict[str, Tensor] = {}
         in_path: Tensor | None = None
@@ -193,10 +202,13 @@ class _Made:
         )
         for run, state, u, states, own, last in zip(self.runs, *rows, strict=True):
             found, moved, first, driven = self._run_back(
-                run, state, u, (states, factors, kept[0] if kept else None), own, last
+                run, state, u, (states, factors, kept[0] if kept else None), own, last, wanted
             )
             in_parameters |= found
-            in_path = moved if in_path is None else in_path + moved
+            if in_path is None or not wanted:
+                in_path = moved if wanted else moved.new_empty(0)
+            else:
+                in_path = in_path + moved
             in_state.append(first)
             in_dense.append(driven)
         assert in_path is not None
@@ -223,11 +235,14 @@ class _Made:
         saved: tuple[Tensor, Tensor, Tensor | None],
         in_states: Tensor,
         in_last: Tensor,
+        wanted: bool,
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         states, factors, kept = saved
         if run.kernel == PANELS:
             panels = self._panels(run, state, inputs)
-            found, moved, first, driven = panels.backward(states, factors, kept, in_states, in_last)
+            found, moved, first, driven = panels.backward(
+                states, factors, kept, in_states, in_last, wanted
+            )
             named = dict(zip(run.names, found, strict=True))
             for name, bound in zip(run.names, panels.parameters, strict=True):
                 if name in run.bounded:
@@ -293,7 +308,9 @@ class _Given:
         outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
         return [outputs, last, results[0][2], results[0][3]]
 
-    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
         if len(self.parts) == 1:
             return self._passes(0).backward(saved, in_outputs, in_last)
         tensors: list[Tensor] = []

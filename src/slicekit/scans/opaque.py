@@ -125,10 +125,12 @@ def _scan_adjoint(
     saved: list[Tensor],
     in_outputs: Tensor,
     in_last: Tensor,
+    needed: list[bool],
 ) -> list[Tensor]:
     with plain_torch():
         passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
-        return passes.backward(saved, in_outputs, in_last)
+        found = passes.backward(saved, in_outputs, in_last, needed)
+        return [g if n else g.new_empty(0) for g, n in zip(found, needed, strict=True)]
 
 
 @_scan_adjoint.register_fake
@@ -143,8 +145,10 @@ def _(
     saved: list[Tensor],
     in_outputs: Tensor,
     in_last: Tensor,
+    needed: list[bool],
 ) -> list[Tensor]:
-    return [x.new_empty(x.shape if _differentiable(x) else (0,)) for x in operands]
+    pairs = zip(operands, needed, strict=True)
+    return [x.new_empty(x.shape if _differentiable(x) and n else (0,)) for x, n in pairs]
 
 
 def _differentiable(x: Tensor) -> bool:
@@ -176,11 +180,17 @@ class _OpaqueScan(torch.autograd.Function):
         found: Any
         # A Function inside a Function's backward is more than torch.compile can trace.
         if torch.compiler.is_compiling():
-            found = _scan_adjoint(*ctx.plan, list(operands), list(saved), in_outputs, in_last)
+            needed = [True] * ctx.count
+            found = _scan_adjoint(
+                *ctx.plan, list(operands), list(saved), in_outputs, in_last, needed
+            )
         else:
-            found = _Adjoint.apply(ctx.plan, ctx.count, in_outputs, in_last, *operands, *saved)
-        pairs = zip(operands, found, strict=True)
-        return (None, None, *(g if _differentiable(x) else None for x, g in pairs))
+            needed = list(ctx.needs_input_grad[2:])
+            found = _Adjoint.apply(
+                ctx.plan, ctx.count, needed, in_outputs, in_last, *operands, *saved
+            )
+        triples = zip(operands, found, needed, strict=True)
+        return (None, None, *(g if _differentiable(x) and n else None for x, g, n in triples))
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -192,10 +202,15 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        plan: Plan, count: int, in_outputs: Tensor, in_last: Tensor, *rest: Tensor
+        plan: Plan,
+        count: int,
+        needed: list[bool],
+        in_outputs: Tensor,
+        in_last: Tensor,
+        *rest: Tensor,
     ) -> tuple[Tensor, ...]:
         operands, saved = list(rest[:count]), list(rest[count:])
-        return tuple(_scan_adjoint(*plan, operands, saved, in_outputs, in_last))
+        return tuple(_scan_adjoint(*plan, operands, saved, in_outputs, in_last, needed))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:

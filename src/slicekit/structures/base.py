@@ -25,6 +25,7 @@ from torch import Tensor
 
 from slicekit.dispatch import vjp
 from slicekit.interning import intern
+from slicekit.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Tensor]
 
@@ -257,20 +258,44 @@ class Structure(ABC):
         """Gradients in the parameters and increments from those of the generator's tensors."""
         raise TypeError(f"{type(self).__name__} has no pullback of its own")
 
+    @property
+    def commutes(self) -> bool:
+        """Whether every bracket of A^1..A^dω vanishes, so that depth 1 is all there is."""
+        return False
+
     def lift(self, depth: int) -> "Structure":
-        """The structure whose increments are log-signatures up to `depth`; at depth 1, itself.
+        """The structure of the brackets of A^1..A^dω up to `depth`; at depth 1, itself.
+
+        Dense unless brackets stay in the structure: its transitions then cost dim² a step.
 
         Raises:
-            NotImplementedError: for depth > 1, which needs the brackets of the Log-ODE method.
+            ValueError: if depth is below 1, or A(Δω) is not linear in Δω.
         """
-        if depth < 1:
-            raise ValueError(f"depth={depth}; expected at least 1")
-        if depth > 1:
-            raise NotImplementedError(
-                f"{type(self).__name__}.lift(depth={depth}): only depth 1 is known; "
-                "deeper lifts come with the Log-ODE method"
-            )
-        return self
+        check_size("depth", depth)
+        if depth == 1 or self.bracketed is self:
+            return self
+        return self.bracketed
+
+    @property
+    def bracketed(self) -> "Structure":
+        """Where the brackets of its matrices live: itself where it is closed under them."""
+        from slicekit.structures.dense import Dense
+
+        return Dense(self.dim)
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        """The parameters of Ā^1..Ā^β for `lift(basis.depth)`: A^i at letters, brackets elsewhere.
+
+        Args:
+            parameters: of A^1..A^channels.
+            basis: of the free Lie algebra over as many letters; β is its size.
+        """
+        if basis.depth == 1:
+            return parameters
+        device = next(iter(parameters.values())).device
+        letters = torch.eye(basis.channels, dtype=_dtype(parameters), device=device)
+        dense = self.combine(parameters, letters).as_dense()
+        return {"blocks": brackets(dense, basis).unsqueeze(1)}
 
     def blank(self, channels: int) -> Parameters:
         """Parameters without data: their names, shapes and dtypes; nothing random is drawn."""
@@ -292,6 +317,28 @@ class Structure(ABC):
     def composition_cost(self) -> int:
         """Multiplications of composing two transitions; dense unless the structure is closed."""
         return self.dim**3
+
+
+def brackets(matrices: Tensor, basis: LieBasis) -> Tensor:
+    """Ā^1..Ā^β: the matrices of the letters, and [a, b] = b a - a b for every bracket of a basis.
+
+    Args:
+        matrices: (channels, ..., n, n).
+        basis: over as many letters.
+
+    Returns:
+        (β, ..., n, n), in the order of the basis.
+    """
+    levels = [matrices]
+    for left, right in basis.brackets:
+        known = torch.cat(levels) if len(levels) > 1 else matrices
+        a, b = known[left.to(known.device)], known[right.to(known.device)]
+        levels.append(b @ a - a @ b)
+    return torch.cat(levels)
+
+
+def _dtype(parameters: Parameters) -> torch.dtype:
+    return next(x.dtype for x in parameters.values() if x.is_floating_point())
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator | None = None) -> Tensor:

@@ -11,12 +11,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Facts,
     Generator,
     Parameters,
     Structure,
     Transition,
+    brackets,
     check_size,
     divisors,
     normal,
@@ -177,6 +179,15 @@ class Blocks(Structure):
         blocks = weighted_sum(increments, parameters["blocks"])
         blocks.diagonal(dim1=-2, dim2=-1).add_(1)
         return BlockTransition(blocks)
+
+    @property
+    def bracketed(self) -> "Blocks":
+        """Brackets stay inside the blocks."""
+        return self
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        """Brackets block by block."""
+        return {"blocks": brackets(parameters["blocks"], basis)}
 
     @property
     def bilinear(self) -> bool:

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Facts,
     Generator,
@@ -131,6 +133,21 @@ class Diagonal(Structure):
     def combine(self, parameters: Parameters, increments: Tensor) -> DiagonalGenerator:
         """Σ_i Δω^i d^i for increments (..., channels)."""
         return DiagonalGenerator(weighted_sum(increments, parameters["values"]))
+
+    @property
+    def commutes(self) -> bool:
+        """Diagonal matrices do."""
+        return True
+
+    @property
+    def bracketed(self) -> "Diagonal":
+        """Brackets are zero."""
+        return self
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        """Zero at every bracket."""
+        values = parameters["values"]
+        return {"values": F.pad(values, (0, 0, 0, basis.size - basis.channels))}
 
     @property
     def bilinear(self) -> bool:

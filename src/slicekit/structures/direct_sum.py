@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Facts,
     Generator,
@@ -186,6 +187,27 @@ class Composite(Structure):
         owned = zip(self.parts, self._own(parameters), strict=True)
         transitions = [part.euler(own, increments) for part, own in owned]
         return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
+
+    @property
+    def commutes(self) -> bool:
+        """Whether every part does."""
+        return all(part.commutes for part in self.parts)
+
+    @property
+    def bracketed(self) -> Structure:
+        """Part by part."""
+        found = [part.bracketed for part in self.parts]
+        kept = all(new is part for new, part in zip(found, self.parts, strict=True))
+        return self if kept else DirectSum(*found)
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        """Part by part."""
+        owned = zip(self.prefixes, self.parts, self._own(parameters), strict=True)
+        return {
+            prefix + name: x
+            for prefix, part, own in owned
+            for name, x in part.lift_parameters(own, basis).items()
+        }
 
     @property
     def bilinear(self) -> bool:

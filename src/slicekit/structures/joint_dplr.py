@@ -183,6 +183,17 @@ class JointDPLR(Structure):
             total += moved
         return found, total
 
+    @property
+    def bracketed(self) -> Structure:
+        """Nowhere: A(Δω) is quadratic, so there are no A^i to take brackets of.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"{self!r} is quadratic in its increments, so it has no brackets: use DPLR, or depth=1"
+        )
+
     def step_cost(self, channels: int) -> int:
         """Three products for D, U and V, and their action."""
         return (channels + 1) * self.dim * (2 * self.rank + 1)

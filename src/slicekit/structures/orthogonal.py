@@ -10,11 +10,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Facts,
     Parameters,
     Structure,
     Transition,
+    brackets,
     check_size,
     divisors,
     normal,
@@ -122,6 +124,19 @@ class Orthogonal(Structure):
         flat = flat.index_copy(-1, rows * self.block + columns, upper)
         square = flat.unflatten(-1, (self.block, self.block))
         return SkewGenerator(square - square.mT)
+
+    @property
+    def bracketed(self) -> "Orthogonal":
+        """Brackets of skew-symmetric blocks are skew-symmetric."""
+        return self
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        """Brackets block by block, kept above the diagonal."""
+        angles = parameters["angles"]
+        letters = torch.eye(basis.channels, dtype=angles.dtype, device=angles.device)
+        blocks = brackets(self.combine(parameters, letters).blocks, basis)
+        rows, columns = torch.triu_indices(self.block, self.block, 1, device=blocks.device)
+        return {"angles": blocks[..., rows, columns]}
 
     def step_cost(self, channels: int) -> int:
         """One product for the angles, an exponential (about ten products) and the action."""

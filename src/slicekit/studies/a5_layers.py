@@ -152,7 +152,7 @@ class A5Layers(Study):
 
 
 def _passes(outcome: Outcome) -> bool:
-    return outcome.best_accuracy > THRESHOLD
+    return outcome.best_accuracy is not None and outcome.best_accuracy > THRESHOLD
 
 
 def _said(model: str) -> str:

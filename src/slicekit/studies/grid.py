@@ -111,9 +111,11 @@ def run_grid(
     standing, watch = Standing(processes=processes), watch or GridWatcher()
     idle: list[Worker] = []
     jobs: dict[str, _Job] = {}
+    news = True
     try:
         while True:
-            _gather(standing, wanted, folder, watch)
+            if news:
+                _gather(standing, wanted, folder, watch)
             for plan in standing.waiting[: processes - len(jobs)]:
                 worker = idle.pop() if idle else Worker()
                 jobs[plan.name] = _Job(plan, folder / plan.name, worker)
@@ -121,9 +123,11 @@ def run_grid(
             if not jobs:
                 return standing
             time.sleep(PAUSE)
+            news = False
             for name, job in list(jobs.items()):
                 standing.steps[name], standing.seconds[name] = job.progress()
                 if job.ended():
+                    news = True
                     standing.running.remove(name)
                     _settle(standing, jobs.pop(name), watch)
                     idle += [job.worker] if job.worker.alive() else []

@@ -12,12 +12,15 @@ class Choice:
     """What a user wants of a study; None leaves it to the study.
 
     Args:
-        models: names of the catalogue.
+        models: names of the catalogue; for `uea` also of its classifiers.
         seeds: a run each.
         steps: of training, instead of the model's own.
         batch: sequences of a step, instead of the model's own.
         lengths: for `a5-layers`, which lengths to train on; for the others, which to test at.
         max_layers: for `a5-layers`, how many layers to try.
+        parts: for `uea`, which of its parts.
+        sets: for `uea`, which data sets.
+        data: for `uea`, the folder of the data sets.
         quick: whether to only see that it works: few steps, short sequences, one seed.
 
     Raises:
@@ -30,6 +33,9 @@ class Choice:
     batch: int | None = None
     lengths: tuple[int, ...] | None = None
     max_layers: int = 4
+    parts: tuple[str, ...] | None = None
+    sets: tuple[str, ...] | None = None
+    data: str | None = None
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -40,7 +46,7 @@ class Choice:
         for name in ("steps", "batch", "max_layers"):
             if getattr(self, name) is not None:
                 Whole(1)(name, getattr(self, name))
-        for name in ("models", "seeds", "lengths"):
+        for name in ("models", "seeds", "lengths", "parts", "sets"):
             if getattr(self, name) == ():
                 raise ValueError(f"{name} is empty, expected at least one")
 
@@ -68,9 +74,10 @@ class Plan:
     Args:
         name: its place below the study's folder.
         task: a name of `slicekit.tasks`.
-        model: a name of the catalogue.
-        settings: of the training; its seed is also that of the weights.
-        tests: what it is judged by.
+        model: a name of the catalogue, or of `slicekit.studies.classifiers`.
+        settings: of the training; its seed is also that of the weights. Of a classifier that trains
+            in its own way, only the seed counts.
+        tests: what it is judged by; nothing for a finite test set, all of which then counts.
         options: arguments of the task.
         layers: number of blocks, or None for the model's own.
     """
@@ -114,6 +121,8 @@ class Tested:
         last: at the last supervised position of each sequence.
     """
 
+    __test__ = False  # not one of pytest's
+
     low: int
     high: int
     sequences: int
@@ -129,21 +138,28 @@ class Outcome:
         plan: what was asked for.
         parameters: how many the model has.
         steps: how many were made.
-        reason: why training ended: "steps", "stop_at" or "patience".
-        best_accuracy: the best validation accuracy; the model that had it was tested.
+        reason: why training ended: "steps", "stop_at" or "patience"; or "skipped", as too costly.
+        best_accuracy: the best validation accuracy; the model that had it was tested. None for a
+            classifier that tells of none.
         best_step: when that was.
-        tested: a result for each test of the plan.
-        seconds: of training.
+        tested: a result for each test of the plan, or for the whole of a finite test set; none if
+            the run was skipped.
+        seconds: of training; of a classifier, of testing as well.
     """
 
     plan: Plan
     parameters: int
     steps: int
     reason: str
-    best_accuracy: float
+    best_accuracy: float | None
     best_step: int
     tested: tuple[Tested, ...]
     seconds: float
+
+    @property
+    def on_test_set(self) -> float | None:
+        """The accuracy on a finite test set, None if the run was skipped."""
+        return self.tested[-1].overall if self.tested else None
 
     def at(self, low: int, high: int | None = None) -> Tested:
         """The result on a range of lengths, or at one length.

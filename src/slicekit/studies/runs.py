@@ -5,6 +5,7 @@ evaluation.json, in the form that `slicekit evaluate` writes, with what the stud
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from torch import nn
 
 import slicekit
 from slicekit import catalogue, tasks
+from slicekit.studies import classifiers
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.tasks import Task
-from slicekit.training import RunFolder, files, train
+from slicekit.training import RunFolder, evaluate, files, train
 from slicekit.training.evaluation import tally
 from slicekit.training.seeds import derived_seed
 
@@ -39,22 +41,31 @@ def perform(plan: Plan, folder: Path) -> Outcome:
         ValueError: if the folder holds another run, or a damaged one.
         OSError: if a file can't be written.
     """
+    if plan.model in classifiers.NAMES:
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome = classifiers.perform(plan)
+    else:
+        outcome = _train(plan, folder)
+    write(outcome, folder)
+    return outcome
+
+
+def _train(plan: Plan, folder: Path) -> Outcome:
     task = tasks.make(plan.task, **plan.options)
     model = catalogue.build(plan.model, task, layers=plan.layers, seed=plan.settings.seed)
     result = train(model, task, plan.settings, folder=folder, resume=True, describe=_describe(plan))
     best = slicekit.load(RunFolder(folder).best)
-    outcome = Outcome(
+    finite = task.whole("test") is not None
+    return Outcome(
         plan=plan,
         parameters=sum(x.numel() for x in model.parameters()),
         steps=result.steps,
         reason=result.reason,
         best_accuracy=result.best_accuracy,
         best_step=result.best_step,
-        tested=tuple(_tested(best, task, test) for test in plan.tests),
+        tested=_whole(best, task) if finite else _drawn(best, task, plan.tests),
         seconds=result.seconds,
     )
-    write(outcome, folder)
-    return outcome
 
 
 def _describe(plan: Plan) -> dict[str, Any]:
@@ -66,6 +77,17 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "task_options": plan.options or None,
     }
     return {name: x for name, x in told.items() if x is not None}
+
+
+def _whole(model: nn.Module, task: Task) -> tuple[Tested, ...]:
+    return tuple(
+        Tested(task.test_lengths[0], x.length, x.sequences, x.overall, x.last)
+        for x in evaluate(model, task)
+    )
+
+
+def _drawn(model: nn.Module, task: Task, tests: Sequence[Test]) -> tuple[Tested, ...]:
+    return tuple(_tested(model, task, test) for test in tests)
 
 
 def _tested(model: nn.Module, task: Task, test: Test) -> Tested:
@@ -90,7 +112,7 @@ def write(outcome: Outcome, folder: Path) -> None:
     ]
     found = {
         "task": outcome.plan.task,
-        "model": RunFolder(folder).best.name,
+        "model": RunFolder(folder).best.name if RunFolder(folder).best.exists() else None,
         "seed": SEED,
         "slicekit": slicekit.__version__,
         "torch": torch.__version__,

@@ -87,18 +87,22 @@ class Study(ABC):
 
         With fewer steps, validations and checkpoints come at shorter distances.
         """
-        own = catalogue.settings(model, tasks.make(task, **options))
-        steps = choice.steps or (QUICK_STEPS if choice.quick else own.steps)
-        batch = choice.batch or (QUICK_BATCH if choice.quick else own.batch)
-        often = max(1, steps // 20)
-        return replace(
-            own,
-            seed=seed,
-            steps=steps,
-            batch=batch,
-            evaluate_every=min(own.evaluate_every, often),
-            checkpoint_every=min(own.checkpoint_every, often),
-        )
+        return adapted(catalogue.settings(model, tasks.make(task, **options)), choice, seed)
+
+
+def adapted(own: Settings, choice: Choice, seed: int) -> Settings:
+    """A model's own settings, with what the user chose."""
+    steps = choice.steps or (QUICK_STEPS if choice.quick else own.steps)
+    batch = choice.batch or (QUICK_BATCH if choice.quick else own.batch)
+    often = max(1, steps // 20)
+    return replace(
+        own,
+        seed=seed,
+        steps=steps,
+        batch=batch,
+        evaluate_every=min(own.evaluate_every, often),
+        checkpoint_every=min(own.checkpoint_every, often),
+    )
 
 
 def conduct(

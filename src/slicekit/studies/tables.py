@@ -95,7 +95,7 @@ def runs_table(outcomes: Iterable[Outcome]) -> Table:
             f"{outcome.parameters:,}",
             f"{outcome.steps:,}",
             f"{outcome.best_step:,}",
-            percent(outcome.best_accuracy),
+            NOTHING if outcome.best_accuracy is None else percent(outcome.best_accuracy),
             f"{outcome.seconds:.0f}",
         )
         for outcome in outcomes

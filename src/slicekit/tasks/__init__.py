@@ -1,4 +1,5 @@
-"""What is it tried on? Generated sequences with their labels, a metric, and an oracle each.
+"""What is it tried on? Generated sequences with their labels, a metric, and an oracle each; and
+series of archives.
 
 Example:
     >>> import torch
@@ -18,6 +19,7 @@ from slicekit.tasks.loading import load
 from slicekit.tasks.modular_arithmetic import ModularArithmetic
 from slicekit.tasks.names import TASKS, NamedTask, make
 from slicekit.tasks.ranges import draw_lengths
+from slicekit.tasks.series_task import SeriesTask
 from slicekit.tasks.word_problems import WordProblem
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "ModularArithmetic",
     "NamedTask",
     "Parity",
+    "SeriesTask",
     "Task",
     "WordProblem",
     "accuracy",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_shape
-from slicekit.paths import valid_mask
+from slicekit.paths import mask_past_end, valid_mask
 from slicekit.tasks.ranges import check_range_of_lengths
 
 
@@ -16,11 +16,17 @@ from slicekit.tasks.ranges import check_range_of_lengths
 class Batch:
     """Labelled sequences of different lengths, padded on the right.
 
+    They are tokens with a class at each position, or series with one class each, of which a model
+    gives pooled logits (batch, outputs).
+
     Args:
-        inputs: (batch, length) int64 tokens, 0 past the end of a sequence.
-        targets: (batch, length) int64, the class wanted at each position; 0 where none is.
-        supervised: (batch, length) bool, the positions that count in loss and accuracy.
-        lengths: (batch,) int64, the number of tokens of each sequence.
+        inputs: (batch, length) int64 tokens, 0 past the end of a sequence; or series (batch,
+            length, channels) float32, likewise.
+        targets: (batch, length) int64, the class wanted at each position; 0 where none is. Of
+            series, (batch, 1).
+        supervised: (batch, length) bool, the positions that count in loss and accuracy. Of series,
+            (batch, 1).
+        lengths: (batch,) int64, the number of tokens or observations of each sequence.
 
     Raises:
         TypeError: if a dtype is another one.
@@ -33,13 +39,24 @@ class Batch:
     lengths: Tensor
 
     def __post_init__(self) -> None:
-        check_shape("inputs", self.inputs, ("batch", "length"))
-        check_shape("targets", self.targets, tuple(self.inputs.shape))
-        check_shape("supervised", self.supervised, tuple(self.inputs.shape))
+        if self.is_series:
+            positions = (self.inputs.shape[0], 1)
+        else:
+            check_shape("inputs", self.inputs, ("batch", "length"))
+            positions = tuple(self.inputs.shape)
+        check_shape("targets", self.targets, positions)
+        check_shape("supervised", self.supervised, positions)
         check_shape("lengths", self.lengths, (self.inputs.shape[0],))
-        for name in ("inputs", "targets", "lengths"):
+        _check_dtype("inputs", self.inputs, torch.float32 if self.is_series else torch.int64)
+        for name in ("targets", "lengths"):
             _check_dtype(name, getattr(self, name), torch.int64)
         _check_dtype("supervised", self.supervised, torch.bool)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether the inputs are series (batch, length, channels), with one answer each."""
+        inputs = self.inputs
+        return isinstance(inputs, Tensor) and inputs.ndim == 3 and inputs.is_floating_point()
 
     @classmethod
     def every_position(cls, inputs: Tensor, targets: Tensor, lengths: Tensor) -> "Batch":
@@ -78,6 +95,45 @@ class Batch:
         supervised = torch.zeros_like(inputs, dtype=torch.bool).scatter_(1, last, True)
         return cls(inputs * valid_mask(lengths, inputs.shape[1]), targets, supervised, lengths)
 
+    @classmethod
+    def series(cls, inputs: Tensor, answers: Tensor, lengths: Tensor) -> "Batch":
+        """A batch of series, with one class for each.
+
+        Args:
+            inputs: (batch, length, channels) float32; what stands past the end of a series is
+                replaced by 0.
+            answers: (batch,) int64, one class for each series.
+            lengths: (batch,) int64, at least 1.
+
+        >>> batch = Batch.series(torch.ones(1, 3, 2), torch.tensor([5]), torch.tensor([2]))
+        >>> batch.inputs.sum(-1), batch.targets, batch.supervised
+        (tensor([[2., 2., 0.]]), tensor([[5]]), tensor([[True]]))
+        """
+        check_shape("inputs", inputs, ("batch", "length", "channels"))
+        check_shape("answers", answers, (inputs.shape[0],))
+        targets = answers.unsqueeze(1)
+        everything = torch.ones_like(targets, dtype=torch.bool)
+        return cls(mask_past_end(inputs, lengths), targets, everything, lengths)
+
+    def by_position(self, name: str, logits: Tensor) -> Tensor:
+        """A model's answer with an axis of positions: pooled logits of series get one of size 1.
+
+        Args:
+            name: what to call it in an error.
+            logits: (batch, length, outputs); or of series (batch, outputs).
+
+        Returns:
+            (batch, positions, outputs), as targets are (batch, positions).
+
+        Raises:
+            ValueError: if the shape does not fit the batch.
+        """
+        if not self.is_series:
+            check_shape(name, logits, (*self.inputs.shape, "outputs"))
+            return logits
+        check_shape(name, logits, (self.inputs.shape[0], "outputs"))
+        return logits.unsqueeze(1)
+
     def part(self, rows: slice) -> "Batch":
         """Some of the sequences, with the same padding.
 
@@ -100,8 +156,9 @@ def _check_dtype(name: str, tensor: Tensor, expected: torch.dtype) -> None:
 class Task(ABC):
     """Sequences with their labels, drawn at random: derive from this class for a task of your own.
 
-    A task needs `name`, `vocabulary`, `outputs` and `sample`; the rest has defaults. Lengths are
-    inclusive ranges, and those of training, validation and test are independent.
+    A task needs `name`, `vocabulary` (or `channels`, for series), `outputs` and `sample`; the rest
+    has defaults. Lengths are inclusive ranges, and those of training, validation and test are
+    independent.
 
     Args:
         train_lengths: the range to train on; None keeps the class's own.
@@ -125,10 +182,14 @@ class Task(ABC):
     """
 
     name: str
-    vocabulary: int
+    vocabulary: int | None = None
+    """How many tokens there are; None for series."""
+    channels: int | None = None
+    """How many channels a series has; None for tokens."""
     outputs: int
     family: str = ""
-    """What a named model's sizes and settings are chosen by: "words", "languages", or neither."""
+    """What a named model's sizes and settings are chosen by: "words", "languages", "series", or
+    none of them."""
     shortest: int = 1
     """The least length that a sequence can have."""
     train_lengths: tuple[int, int] = (3, 40)
@@ -203,12 +264,23 @@ class Task(ABC):
         """
         return None
 
+    def whole(self, split: str) -> Batch | None:
+        """Every case of a finite set, which then is what a model is validated and tested on.
+
+        Args:
+            split: "train", "validation" or "test".
+
+        Returns:
+            All cases, or None if there is no end to them, as in most tasks.
+        """
+        return None
+
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:
     """The share of supervised positions at which the largest logit is that of the target.
 
     Args:
-        logits: (batch, length, outputs), on any device.
+        logits: (batch, length, outputs), of series (batch, outputs), on any device.
         batch: what they were computed from.
 
     Returns:
@@ -222,7 +294,7 @@ def accuracy(logits: Tensor, batch: Batch) -> Tensor:
     >>> accuracy(torch.tensor([[[2.0, 1.0], [0.0, 3.0], [5.0, 4.0]]]), batch)
     tensor(0.6667)
     """
-    check_shape("logits", logits, (*batch.inputs.shape, "outputs"))
+    logits = batch.by_position("logits", logits)
     supervised = batch.supervised.to(logits.device)
     right = (logits.argmax(-1) == batch.targets.to(logits.device)) & supervised
     return right.sum().float() / supervised.sum()

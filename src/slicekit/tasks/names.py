@@ -65,15 +65,17 @@ def make(name: str, **options: Any) -> Task:
     """A task by its name, or by where you wrote it.
 
     Args:
-        name: one of `TASKS`, or "module:name" or "path/to/file.py:name" for one of yours, see
-        `load`.
-        options: arguments of the task's constructor.
+        name: one of `TASKS`, the name of an archive's data set that is on the disk, see
+            `slicekit.tasks.archive_task`, or "module:name" or "path/to/file.py:name" for one of
+            yours, see `load`.
+        options: arguments of the task's constructor; of a data set, those of `archive_task`.
 
     Returns:
         The task.
 
     Raises:
         ValueError: if there is no task of that name, or it has no such option.
+        FileNotFoundError: if it is a data set that is not on the disk.
 
     >>> make("cycle-navigation", states=7).vocabulary
     11
@@ -85,6 +87,11 @@ a5-fixed, cycle-navigation, even-pairs, modular-arithmetic, parity, or give modu
     if ":" in name:
         return load(name, **options)
     if name not in TASKS:
+        from slicekit.tasks.archive_task import archive_task, is_on_disk
+        from slicekit.tasks.archives.catalogue import KNOWN
+
+        if name in KNOWN or is_on_disk(name, options.get("data")):
+            return call_with(archive_task, name, options, {"name": name})
         raise unknown("task", name, TASKS, ", or give module:name")
     named = TASKS[name]
     return call_with(named.constructor, name, options, named.arguments)

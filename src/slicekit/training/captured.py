@@ -27,7 +27,8 @@ class CapturedFeatures:
     """Listens to what a head is given while the context lasts.
 
     Args:
-        head: a module that takes features (batch, length, size).
+        head: a module that takes features (batch, length, size), or pooled ones (batch, size),
+            which count as those of one position.
 
     Example:
         >>> import torch
@@ -66,5 +67,8 @@ class CapturedFeatures:
         return features
 
     def _keep(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        check_shape("the features of the head", arguments[0], ("batch", "length", "size"))
-        self._features = arguments[0]
+        features: Tensor = arguments[0]
+        if features.ndim == 2:
+            features = features.unsqueeze(1)
+        check_shape("the features of the head", features, ("batch", "length", "size"))
+        self._features = features

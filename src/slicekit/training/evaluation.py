@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import check_shape
 from slicekit.tasks.base import Batch, Task
 from slicekit.tasks.functions import from_function
 from slicekit.training.objective import Labels, cross_entropy, is_right
@@ -67,27 +66,29 @@ class Tally:
 def evaluate(
     model: nn.Module,
     task: Task | Callable[..., Any],
-    lengths: Sequence[int],
+    lengths: Sequence[int] | None = None,
     *,
     sequences: int = 32,
     seed: int = 0,
     part: int = 4096,
 ) -> list[Score]:
-    """The accuracy of a model at each of some lengths.
+    """The accuracy of a model at each of some lengths, or on all of a finite test set.
 
     A model whose forward takes `state` and `return_state` is run part after part, so that memory
     does not grow with the length.
 
     Args:
-        model: called as model(inputs, lengths=lengths); gives logits (batch, length, outputs).
+        model: called as model(inputs, lengths=lengths); gives logits (batch, length, outputs), or
+            pooled ones (batch, outputs) of series.
         task: a task, or a function as `slicekit.tasks.from_function` takes it.
-        lengths: at which to measure.
+        lengths: at which to measure; None for a finite test set, all of which is then measured.
         sequences: how many of each length.
         seed: of the sequences; those of one length do not depend on the other lengths.
         part: how many positions are run at a time; the scores do not depend on it.
 
     Returns:
-        A score for each length, in the order given. The model is left in the mode it was in.
+        A score for each length, in the order given; of a finite test set, one with its longest
+        length. The model is left in the mode it was in.
 
     Raises:
         TypeError: if a length, sequences, seed or part is no integer.
@@ -105,6 +106,13 @@ def evaluate(
     Whole(0)("seed", seed)
     Whole(1)("part", part)
     task = as_task(task, model)
+    test = task.whole("test")
+    if test is not None:
+        if lengths is not None:
+            raise ValueError(f"lengths={list(lengths)}, but {task.name} has a test set of its own")
+        return [_score_of(tally(model, test, part), int(test.lengths.max()), len(test.lengths))]
+    if lengths is None:
+        raise ValueError(f"lengths is missing: {task.name} can be tested at any length")
     return [_score(model, task, length, sequences, seed, part) for length in lengths]
 
 
@@ -117,6 +125,10 @@ def _score(
     found = tally(model, batch, part)
     if found.positions == 0:
         raise ValueError(f"the task drew no supervised position at length {length}")
+    return _score_of(found, length, sequences)
+
+
+def _score_of(found: Tally, length: int, sequences: int) -> Score:
     overall, last = found.right / found.positions, found.right_ends / found.ends
     return Score(length, sequences, overall, last)
 
@@ -132,8 +144,8 @@ def tally(model: nn.Module, batch: Batch, part: int = 4096) -> Tally:
     Returns:
         The counts.
     """
-    sequences, width = batch.inputs.shape
-    size = part if carries_state(model) else width
+    sequences, width = batch.inputs.shape[:2]
+    size = part if carries_state(model) and not batch.is_series else width
     rows = max(1, POSITIONS // min(size, width))
     total = Tally()
     with torch.no_grad(), _evaluation_mode(model):
@@ -144,18 +156,17 @@ def tally(model: nn.Module, batch: Batch, part: int = 4096) -> Tally:
 
 def _tally_rows(model: nn.Module, batch: Batch, size: int) -> Tally:
     device, width = device_of(model), batch.inputs.shape[1]
-    ends = (batch.supervised * torch.arange(1, width + 1)).amax(1) - 1
+    ends = (batch.supervised * torch.arange(1, batch.supervised.shape[1] + 1)).amax(1) - 1
     total, state = Tally(ends=int((ends >= 0).sum())), None
     for start in range(0, width, size):
         stop = min(start + size, width)
-        piece = _cut(batch, start, stop)
+        piece = batch if size >= width else _cut(batch, start, stop)
         inputs, lengths = piece.inputs.to(device), piece.lengths.to(device)
         if size < width:
             logits, state = model(inputs, state=state, lengths=lengths, return_state=True)
         else:
             logits = model(inputs, lengths=lengths)
-        check_logits(logits, piece)
-        total += _tally_piece(logits, piece, ends - start)
+        total += _tally_piece(check_logits(logits, piece), piece, ends - start)
     return total
 
 
@@ -172,7 +183,7 @@ def _tally_piece(logits: Tensor, piece: Batch, ends: Tensor) -> Tally:
     chosen = labels.select(logits)
     right = torch.zeros_like(piece.supervised)
     right[piece.supervised] = is_right(chosen, labels.targets).cpu()
-    here = ((ends >= 0) & (ends < piece.inputs.shape[1])).nonzero().squeeze(1)
+    here = ((ends >= 0) & (ends < piece.supervised.shape[1])).nonzero().squeeze(1)
     return Tally(
         positions=labels.targets.numel(),
         right=int(right.sum()),
@@ -181,9 +192,9 @@ def _tally_piece(logits: Tensor, piece: Batch, ends: Tensor) -> Tally:
     )
 
 
-def check_logits(logits: Tensor, batch: Batch) -> None:
-    """Raise unless a model's answer is one vector of logits for each position of a batch."""
-    check_shape("the model's output", logits, (*batch.inputs.shape, "outputs"))
+def check_logits(logits: Tensor, batch: Batch) -> Tensor:
+    """A model's answer as (batch, positions, outputs): see `Batch.by_position`."""
+    return batch.by_position("the model's output", logits)
 
 
 def carries_state(model: nn.Module) -> bool:

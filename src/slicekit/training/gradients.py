@@ -102,8 +102,7 @@ class Objective:
         own, device = self._own(joint), self._device
         with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
             logits = self._model(own.inputs.to(device), lengths=own.lengths.to(device))
-        check_logits(logits, own)
         labels = Labels.of(own, device)
-        chosen = labels.select(logits)
+        chosen = labels.select(check_logits(logits, own))
         right = is_right(chosen, labels.targets).sum()
         return cross_entropy(chosen, labels.targets) / count, right / count, labels

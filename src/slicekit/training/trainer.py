@@ -3,12 +3,14 @@
 import math
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from types import TracebackType
 
 import torch
 from torch import nn
+from torch.autograd.graph import increment_version
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from slicekit.tasks.base import Batch, Task
@@ -68,7 +70,8 @@ class Trainer:
         self._data = torch.Generator().manual_seed(settings.seed)
         self._objective = Objective(model, settings, processes)
         # What is wrong with the range of lengths should come out now, not at the first validation.
-        task.sample(1, self._validation_lengths, torch.Generator(), "validation")
+        if task.whole("validation") is None:
+            task.sample(1, self._validation_lengths, torch.Generator(), "validation")
 
     def __enter__(self) -> "Trainer":
         """Start the clock."""
@@ -108,6 +111,8 @@ class Trainer:
             clip_grads_with_norm_(self._parameters, settings.clip, norm)
         set_rate(self._optimiser, rate)
         self._optimiser.step()
+        # The fused optimiser does not, and what is derived from weights may be kept by version.
+        increment_version(self._parameters)
         if self._average is not None:
             self._average.update()
         self._curriculum.observe(accuracy)
@@ -160,15 +165,11 @@ class Trainer:
     def validate(self) -> Report:
         """Measure the model on the validation set, the same one each time."""
         settings, progress, began = self.settings, self.progress, time.perf_counter()
-        generator = torch.Generator().manual_seed(derived_seed(settings.seed, "validation"))
-        rows = self.processes.rows(settings.batch)
         found, tokens = Tally(), 0
         with self.averaged():
-            for _ in range(settings.validation_batches):
-                batch = self.task.sample(
-                    settings.batch, self._validation_lengths, generator, "validation"
-                )
+            for batch in self._validation_batches():
                 tokens += int(batch.lengths.sum())
+                rows = self.processes.rows(len(batch.lengths))
                 found += tally(self.model, batch.part(rows))
         counts = torch.tensor(found.as_tuple(), dtype=torch.float64)
         self.processes.add_up(counts)
@@ -187,6 +188,19 @@ class Trainer:
         )
         progress.judge(report, settings)
         return report
+
+    def _validation_batches(self) -> Iterator[Batch]:
+        """All cases of a finite set, or so many random batches, the same ones each time."""
+        settings = self.settings
+        whole = self.task.whole("validation")
+        if whole is not None:
+            yield whole
+            return
+        generator = torch.Generator().manual_seed(derived_seed(settings.seed, "validation"))
+        for _ in range(settings.validation_batches):
+            yield self.task.sample(
+                settings.batch, self._validation_lengths, generator, "validation"
+            )
 
     def checkpoint(self) -> Checkpoint:
         """The run as it is now.

@@ -87,7 +87,8 @@ def diagnose(
 
     Raises:
         TypeError: if a length, sequences, seed or part is no integer.
-        ValueError: if one is out of range, or the task draws nothing to judge a length by.
+        ValueError: if one is out of range, the task draws nothing to judge a length by, or has
+            series.
 
     Example:
         >>> from slicekit import Orthogonal, SLiCE, SequenceModel, tasks
@@ -102,6 +103,8 @@ def diagnose(
         ('untrained', True)
     """
     task = as_task(task, model)
+    if task.channels is not None:
+        raise ValueError(f"diagnose is for tokens of any length, but {task.name} has series")
     asked = _doubling(task) if lengths is None else lengths
     for length in asked:
         Whole(1)("lengths", length)

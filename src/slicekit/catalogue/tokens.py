@@ -1,4 +1,4 @@
-"""Which models have names? Sizes and training settings, as plain data.
+"""Models for sequences of tokens: sizes and training settings, as plain data.
 
 Two recipes of our own are the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else. The others are the paper's, with the sizes of its state
@@ -35,7 +35,6 @@ from slicekit.structures import (
     Structure,
     WalshHadamard,
 )
-from slicekit.suggestions import unknown
 from slicekit.tasks import Task
 from slicekit.training.settings import Settings
 
@@ -45,7 +44,7 @@ LANGUAGES = "languages"
 
 @dataclass(frozen=True)
 class Design:
-    """A model for one family of tasks.
+    """A model for one family of tasks with tokens.
 
     Attributes:
         structure: what the matrices of every layer look like.
@@ -71,11 +70,11 @@ class Design:
     dropout: float = 0.0
     deviation: float | None = None
 
-    def build(self, vocabulary: int, outputs: int, layers: int | None = None) -> SequenceModel:
+    def build(self, task: Task, layers: int | None = None) -> SequenceModel:
         """The model, initialised from torch's global source of randomness."""
         model = SequenceModel(
-            vocabulary=vocabulary,
-            outputs=outputs,
+            vocabulary=task.vocabulary,
+            outputs=task.outputs,
             width=self.structure.dim if self.width is None else self.width,
             layers=self.layers if layers is None else layers,
             mixer=self._mixer,
@@ -94,25 +93,6 @@ class Design:
             initial=self.initial,
             projective=self.projective,
         )
-
-
-@dataclass(frozen=True)
-class NamedModel:
-    """What stands behind a name.
-
-    Attributes:
-        summary: one line.
-        words: its design for word problems.
-        languages: its design for regular languages and other tasks.
-    """
-
-    summary: str
-    words: Design
-    languages: Design
-
-    def design(self, task: Task) -> Design:
-        """The design for a task."""
-        return self.words if task.family == WORDS else self.languages
 
 
 ORTHOGONAL_SETTINGS = Settings(
@@ -155,8 +135,27 @@ PAPER_LANGUAGES = replace(
 )
 
 
-def _paper(summary: str, words: Structure, languages: Structure) -> NamedModel:
-    return NamedModel(
+@dataclass(frozen=True)
+class TokenModel:
+    """A model's designs for both families of tasks.
+
+    Attributes:
+        summary: one line.
+        words: its design for word problems.
+        languages: its design for regular languages and other tasks.
+    """
+
+    summary: str
+    words: Design
+    languages: Design
+
+    def design(self, task: Task) -> Design:
+        """The design for a task."""
+        return self.words if task.family == WORDS else self.languages
+
+
+def _paper(summary: str, words: Structure, languages: Structure) -> TokenModel:
+    return TokenModel(
         summary,
         Design(words, PAPER_WORDS, dropout=0.1, deviation=0.5),
         Design(languages, PAPER_LANGUAGES, layers=2, dropout=0.01, deviation=0.5),
@@ -178,13 +177,13 @@ _PROJECTIVE: dict[str, Any] = {
     "wiring": Wiring(mixed=True),
 }
 
-MODELS: dict[str, NamedModel] = {
-    "orthogonal-slice": NamedModel(
+TOKEN_MODELS: dict[str, TokenModel] = {
+    "orthogonal-slice": TokenModel(
         "rotations in blocks of 8: every flow is an isometry, so nothing fades or explodes",
         Design(Orthogonal(128, block=8), ORTHOGONAL_SETTINGS, **_ORTHOGONAL),
         Design(Orthogonal(128, block=8), ORTHOGONAL_SETTINGS, **_ORTHOGONAL),
     ),
-    "projective-slice": NamedModel(
+    "projective-slice": TokenModel(
         "one dense block whose direction and norm are carried apart: it can rotate and forget",
         Design(Dense(96), PROJECTIVE_SETTINGS, **_PROJECTIVE),
         Design(Dense(96), PROJECTIVE_SETTINGS, **_PROJECTIVE),
@@ -197,50 +196,7 @@ MODELS: dict[str, NamedModel] = {
     "d-slice": _paper("the paper's D-SLiCE", Diagonal(1024), Diagonal(512)),
     "d-de-slice": _paper("the paper's D-DE-SLiCE", DiagonalDense(518, 23), DiagonalDense(272, 16)),
 }
-"""The named models, in the order to list them in."""
-
-
-def default(task: Task) -> str:
-    """The name of the model that slicekit trains on a task when none is named."""
-    return "orthogonal-slice" if task.family == WORDS else "projective-slice"
-
-
-def build(name: str, task: Task, *, layers: int | None = None, seed: int = 0) -> SequenceModel:
-    """A named model for a task, untrained.
-
-    Args:
-        name: one of `MODELS`.
-        task: gives the vocabulary and the number of outputs.
-        layers: how many blocks, or None for the model's own.
-        seed: of the initialisation; torch's global source of randomness is left as it was.
-
-    Raises:
-        ValueError: if there is no model of that name.
-
-    Example:
-        >>> from slicekit import tasks
-        >>> build("bd-slice", tasks.make("a5"))(torch.tensor([[3, 1, 4]])).shape
-        torch.Size([1, 3, 60])
-    """
-    design = _named(name).design(task)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return design.build(task.vocabulary, task.outputs, layers)
-
-
-def settings(name: str, task: Task) -> Settings:
-    """How a named model is trained on a task.
-
-    Raises:
-        ValueError: if there is no model of that name.
-    """
-    return _named(name).design(task).settings
-
-
-def _named(name: str) -> NamedModel:
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
-    return MODELS[name]
+"""By name, in the order to list them in."""
 
 
 def _start_as_the_authors(model: SequenceModel, deviation: float) -> None:

@@ -1,0 +1,156 @@
+"""Observations as clean elements: standardised, without gaps, with time beside the values.
+
+Everything is fitted to the training data and looks at the past alone, so that a prefix of a series
+is prepared as the prefix of the prepared series: a stream sees what a batch sees.
+
+| channel | holds |
+|---|---|
+| values | standardised by mean and deviation in training, clipped; in a gap the last value |
+| observed | 1 or 0, for every channel that has gaps in training |
+| time | since the first element, over the longest duration in training; at most `CLOCK` |
+| step | log(1 + time since the element before / usual step), if steps differ in training |
+
+Before its first observation a channel has its mean. `time` is there if training had times.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicekit.estimators.inputs import Cases
+from slicekit.paths import LastValue, valid_mask
+
+CLIP = 5.0
+CLOCK = 2.0
+STEPS = 20.0
+REGULAR = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a stream must remember to prepare its next observation.
+
+    Args:
+        last: (batch, channels), the last values, standardised; 0 before the first observation.
+        first: (batch,) float64, the time of the first element.
+        before: (batch,) float64, the time of the element before.
+    """
+
+    last: Tensor
+    first: Tensor
+    before: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """A causal map from observations to elements.
+
+    Args:
+        centre, spread: (channels,) float64, mean and deviation of the values in training.
+        gaps: (channels,) bool, which channels have an `observed` beside them.
+        duration: the longest in training.
+        step: the usual time from one element to the next, or None where all are the same.
+        timed: whether there were times in training; otherwise they are 0, 1, ...
+    """
+
+    centre: Tensor
+    spread: Tensor
+    gaps: Tensor
+    duration: float
+    step: float | None
+    timed: bool
+
+    @classmethod
+    def fit(cls, cases: Cases) -> "Preparation":
+        """From the training data, in float64 and channel by channel.
+
+        A channel that is constant or never observed becomes zero.
+        """
+        valid = valid_mask(cases.lengths, cases.values.shape[1])
+        found = [_statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
+        centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
+        duration, step = _clock(cases, valid)
+        return cls(
+            torch.tensor(centre, dtype=torch.float64),
+            torch.tensor(spread, dtype=torch.float64),
+            torch.tensor(gaps),
+            duration,
+            step,
+            cases.times is not None,
+        )
+
+    @property
+    def inputs(self) -> int:
+        """Channels of an observation."""
+        return self.centre.shape[0]
+
+    @property
+    def channels(self) -> int:
+        """Channels of an element."""
+        clocks = self.timed + (self.step is not None)
+        return self.inputs + int(self.gaps.sum()) + clocks
+
+    def advance(
+        self, values: Tensor, times: Tensor, memory: Memory | None
+    ) -> tuple[Tensor, Memory]:
+        """Elements of the next part of series.
+
+        Args:
+            values: (batch, length, inputs), with NaN in gaps.
+            times: (batch, length) float64.
+            memory: of the part before, or None at the start.
+
+        Returns:
+            (batch, length, channels) float32, and the memory after it.
+        """
+        if memory is None:
+            memory = Memory(torch.zeros(len(values), self.inputs), times[:, 0], times[:, 0])
+        scaled = ((values.double() - self.centre) / self.spread).clamp(-CLIP, CLIP).float()
+        filled = LastValue().fill(torch.cat([memory.last[:, None], scaled], 1))[:, 1:]
+        parts = [filled, ~values[..., self.gaps].isnan()]
+        if self.timed:
+            clock = (times - memory.first[:, None]) / self.duration
+            parts.append(clock.clamp(max=CLOCK).unsqueeze(-1))
+        if self.step is not None:
+            passed = torch.diff(times, dim=1, prepend=memory.before[:, None]) / self.step
+            parts.append(passed.clamp(0, STEPS).log1p().unsqueeze(-1))
+        elements = torch.cat([part.float() for part in parts], -1)
+        return elements, Memory(filled[:, -1], memory.first, times[:, -1])
+
+
+def _statistics(values: Tensor) -> tuple[float, float, bool]:
+    """Mean, deviation and whether something is missing; outliers count as `CLIP` deviations."""
+    missing = values.isnan()
+    known = values[~missing].double()
+    if known.numel() == 0:
+        return 0.0, 1.0, bool(missing.any())
+    centre, spread = moments(known)
+    if spread == 0:
+        return centre, 1.0, bool(missing.any())
+    inner = ((known - centre) / spread).clamp(-CLIP, CLIP)
+    shift, narrower = moments(inner)
+    return centre + spread * shift, spread * narrower, bool(missing.any())
+
+
+def moments(known: Tensor) -> tuple[float, float]:
+    """Mean and deviation, exactly zero for a constant; the largest numbers do not overflow."""
+    if known.min() == known.max():
+        return known[0].item(), 0.0
+    size = known.abs().max().item()
+    spread = (known / size).std(correction=0).item()
+    return (known / size).mean().item() * size, spread * size
+
+
+def _clock(cases: Cases, valid: Tensor) -> tuple[float, float | None]:
+    """The longest duration, and the usual step where steps differ."""
+    if cases.times is None:
+        return float(max(1, int(cases.lengths.max()) - 1)), None
+    last = cases.times.gather(1, (cases.lengths - 1)[:, None]).squeeze(1)
+    duration = (last - cases.times[:, 0]).max().item()
+    steps = torch.diff(cases.times, dim=1)[valid[:, 1:]]
+    if steps.numel() == 0:
+        return 1.0, None
+    usual = steps.median().item()
+    same = ((steps - usual).abs() <= REGULAR * usual).all()
+    return duration, None if same else usual

@@ -1,0 +1,110 @@
+"""The regressor."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_consistent_length
+from torch import Tensor
+
+from slicekit.estimators.base import SliceEstimator, check_finite
+from slicekit.estimators.fitting import SquaredError
+from slicekit.estimators.inputs import read_cases
+
+STRATA = 5
+"""Validation holds out as many of the smallest values as of the largest."""
+
+
+class SliceRegressor(RegressorMixin, SliceEstimator):
+    """Predict numbers from time series by structured linear CDEs.
+
+    Series may have any number of channels, unequal lengths, gaps (NaN) and irregular times. By
+    default a random linear CDE is drawn and a linear read-out of its states is solved for, which
+    takes seconds; solver="gradient" trains a network of them as a whole.
+
+    Args:
+        solver, structure, dim, window, members, width, layers, dropout, max_steps, max_epochs,
+            batch_size, learning_rate, weight_decay, validation_fraction, patience, device,
+            random_state, verbose: see `slicekit.estimators.parameters.Parameters`.
+
+    Attributes:
+        n_channels_in_: channels of the series.
+        n_features_in_: their length, if X was a 2-D array.
+        networks_: the members, reservoirs or networks; recipe_: what they are made of.
+        history_: how the fit of each member went.
+
+    Example:
+        >>> X = np.random.RandomState(0).randn(30, 1, 12)
+        >>> SliceRegressor(random_state=0).fit(X, X.mean((1, 2))).predict(X).shape
+        (30,)
+    """
+
+    centre_: np.ndarray
+    spread_: np.ndarray
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> Self:
+        """Fit the networks.
+
+        Args:
+            X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or
+                a 2-D array (cases, length) of series with one channel. NaN is a gap.
+            y: (cases,) or (cases, targets) numbers.
+            sample_weight: (cases,) not negative, or None.
+            times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
+                increasing; None is 0, 1, ...
+
+        Returns:
+            This regressor.
+
+        Raises:
+            ValueError: if shapes do not fit, or a parameter is out of its range.
+            FloatingPointError: if the loss stays no number at a tenth of the learning rate.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        cases = read_cases(self, X, times, reset=True)
+        real: Any = np.float64
+        y = check_array(y, ensure_2d=False, dtype=real, input_name="y")
+        check_consistent_length(cases.values, y)
+        if y.ndim > 2:
+            raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
+        spread = y.std(0)
+        self.centre_ = np.asarray(y.mean(0))
+        self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(), spread, 1.0)
+        scaled = ((y - self.centre_) / self.spread_).reshape(len(y), -1)
+        rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
+        strata = rank * min(STRATA, len(y)) // len(y)
+        targets = torch.from_numpy(scaled).float()
+        self._fit(cases, targets, strata, targets.shape[1], SquaredError(), sample_weight)
+        return self
+
+    def predict(self, X: Any, times: Any = None) -> np.ndarray:
+        """The predicted numbers.
+
+        Args:
+            X: as for `fit`, of any lengths.
+            times: as for `fit`; needed if the regressor was fitted with them.
+
+        Returns:
+            (cases,) or (cases, targets), as y in `fit`.
+        """
+        return self._outputs(X, times)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> float:
+        """The coefficient of determination R²; arguments as for `fit`."""
+        return float(r2_score(y, self.predict(X, times), sample_weight=sample_weight))
+
+    def _combine(self, outputs: Tensor) -> np.ndarray:
+        check_finite(outputs)
+        found = outputs.double().mean(0).cpu().numpy()
+        return found.reshape(len(found), *self.centre_.shape) * self.spread_ + self.centre_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

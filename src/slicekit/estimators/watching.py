@@ -1,0 +1,117 @@
+"""What a user sees while an estimator is fitted: a bar where rich is at hand, lines otherwise."""
+
+from typing import Any, Protocol
+
+
+class Watch(Protocol):
+    """Is told how a fit goes."""
+
+    def started(self, steps: int) -> None:
+        """A network will be trained for so many steps at most."""
+        ...
+
+    def stepped(self, step: int, loss: float) -> None:
+        """A step was made."""
+        ...
+
+    def evaluated(self, step: int, loss: float) -> None:
+        """The validation loss was measured."""
+        ...
+
+    def ended(self) -> None:
+        """The network is trained."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def started(self, steps: int) -> None:
+        """Nothing."""
+
+    def stepped(self, step: int, loss: float) -> None:
+        """Nothing."""
+
+    def evaluated(self, step: int, loss: float) -> None:
+        """Nothing."""
+
+    def ended(self) -> None:
+        """Nothing."""
+
+
+class Lines(Silent):
+    """Prints a line for each validation."""
+
+    def __init__(self, title: str) -> None:
+        """Keep the title."""
+        self.title, self.steps, self.loss = title, 0, 0.0
+
+    def started(self, steps: int) -> None:
+        """Remember the number of steps."""
+        self.steps = steps
+
+    def stepped(self, step: int, loss: float) -> None:
+        """Remember the loss."""
+        self.loss = loss
+
+    def evaluated(self, step: int, loss: float) -> None:
+        """Print a line."""
+        print(
+            f"{self.title}: step {step}/{self.steps}  loss {self.loss:.4f}  validation {loss:.4f}",
+            flush=True,
+        )
+
+
+class Bar:
+    """A bar with the losses beside it."""
+
+    def __init__(self, title: str) -> None:
+        """Lay the bar out."""
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("loss {task.fields[loss]}  validation {task.fields[validation]}"),
+            TimeRemainingColumn(),
+        )
+        self._title, self._task = title, None
+
+    def started(self, steps: int) -> None:
+        """Show it."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(self._title, total=steps, loss="-", validation="-")
+        self._progress.start()
+
+    def stepped(self, step: int, loss: float) -> None:
+        """Move it."""
+        self._update(completed=step, loss=f"{loss:.4f}")
+
+    def evaluated(self, step: int, loss: float) -> None:
+        """Show the validation loss."""
+        self._update(validation=f"{loss:.4f}")
+
+    def ended(self) -> None:
+        """Leave it as it stands."""
+        self._progress.stop()
+
+    def _update(self, **fields: Any) -> None:
+        assert self._task is not None
+        self._progress.update(self._task, **fields)
+
+
+def watch_for(verbose: bool, title: str) -> Watch:
+    """What suits the terminal.
+
+    Args:
+        verbose: whether to show anything.
+        title: what is fitted.
+    """
+    if not verbose:
+        return Silent()
+    try:
+        return Bar(title)
+    except ImportError:
+        return Lines(title)

@@ -1,0 +1,66 @@
+"""What a `SLiCE` refuses, and what it warns of."""
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from slicekit.checks import check_floating, check_shape, concrete
+from slicekit.layers.state import State
+from slicekit.paths import Tabulated
+
+if TYPE_CHECKING:
+    from slicekit.layers.slice import SLiCE
+
+
+def check_input(layer: "SLiCE", x: Tensor | Tabulated, state: State | None) -> None:
+    """Raise unless x and a state fit a layer and each other."""
+    if isinstance(x, Tabulated):
+        check_shape("x.table", x.table, ("vocabulary", layer.channels))
+    else:
+        check_shape("x", x, ("batch", "length", layer.channels))
+        check_floating("x", x)
+    if x.shape[1] < 1:
+        raise ValueError("x has length 0; an empty sequence has no steps")
+    own, half = layer.A.floating()[0].dtype, (torch.bfloat16, torch.float16)
+    if x.dtype != own and x.dtype not in half and own not in half:
+        raise TypeError(f"x has dtype {x.dtype}, but the layer has {own}; expected one dtype")
+    if state is None:
+        return
+    if not isinstance(state, State):
+        raise TypeError(f"state is a {type(state).__name__}; expected a State, or None")
+    sizes: dict[str, tuple[int, ...]] = {
+        "hidden": (layer.structure.dim,),
+        "log_norm": (),
+        "previous": (layer.channels,),
+    }
+    if layer.basis is not None:
+        sizes |= {"window": (layer.basis.size,), "filled": ()}
+    for name, size in sizes.items():
+        held = state.get(name)
+        if held is not None:
+            check_shape(f"state[{name!r}]", held, (x.shape[0], *size))
+
+
+def check_started(layer: "SLiCE", state: State | None, lengths: Tensor) -> None:
+    """Raise if a sequence is empty whose first element is needed."""
+    special = layer.initial.needs_first or not layer.drive.pointwise
+    if state is None and special and concrete(lengths) and lengths.device.type == "cpu":
+        empty = (lengths < 1).nonzero()
+        if empty.numel():
+            raise ValueError(
+                f"lengths holds 0 at batch {int(empty[0])}; expected at least 1, because the "
+                "first element of a sequence is needed to start this layer"
+            )
+
+
+def warn_if_exploded(last: Tensor, stacklevel: int = 6) -> None:
+    """A linear recurrence that has left the range of its dtype stays out of it: look at the end."""
+    if concrete(last) and last.device.type == "cpu" and not bool(torch.isfinite(last).all()):
+        warnings.warn(
+            "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
+            "not finite. Use projective=True, an Orthogonal structure or smaller increments",
+            RuntimeWarning,
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,146 @@
+"""A layer under the Log-ODE method: one state at the end of each window of its input.
+
+The state that is carried holds h at the start of the window that is still open, the log-signature
+of what has come of it, and how much of it has passed. An output inside a window is provisional: it
+is the state now, and the state at the window's end takes its place.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from slicekit.flows import LogODE
+from slicekit.layers.state import State
+from slicekit.paths.cutting import OpenWindow, cut, ends
+from slicekit.paths.lie_bases import LieBasis
+from slicekit.scans import Projective, Scan, solve
+from slicekit.structures import Parameters
+
+if TYPE_CHECKING:
+    from slicekit.layers.slice import SLiCE
+
+_lifted: WeakKeyDictionary["SLiCE", tuple[Parameters, Parameters]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the outputs of a layer that changes the length stand in its input.
+
+    Args:
+        counts: (batch,) int64, how many outputs each sequence has, a provisional one included.
+        closed: (batch,) int64, how many of them are final.
+        elements: (batch, outputs) int64, the last input element that each output has seen; the
+            outputs past a sequence's count repeat its last.
+    """
+
+    counts: Tensor
+    closed: Tensor
+    elements: Tensor
+
+    def select(self, x: Tensor) -> Tensor:
+        """Those elements of x: (batch, length, size) -> (batch, outputs, size)."""
+        index = self.elements.clamp_min(0).unsqueeze(-1).expand(-1, -1, x.shape[-1])
+        return x.gather(1, index)
+
+
+def open_window(state: State | None, dtype: torch.dtype) -> OpenWindow | None:
+    """What a state holds of a window."""
+    if state is None:
+        return None
+    return OpenWindow(state["window"].to(dtype), state["filled"])
+
+
+def run_windows(
+    layer: "SLiCE",
+    increments: Tensor,
+    hidden: Any,
+    before: OpenWindow | None,
+    scan: Scan | None,
+    steps: Tensor | None,
+) -> tuple[Any, Any, OpenWindow]:
+    """One step a window.
+
+    Args:
+        layer: whose flow is `LogODE`.
+        increments: (batch, length, channels).
+        hidden: (batch, dim) or `Projective`, at the start of the open window.
+        before: the open window.
+        scan: how the steps are run.
+        steps: (batch,) int64, the number of increments of each sequence, or None for all.
+
+    Returns:
+        States at the ends of the windows, the state at the start of the window that is open at the
+        end, and that window.
+    """
+    flow, structure, basis = layer.flow, layer.structure, layer.basis
+    assert isinstance(flow, LogODE) and basis is not None
+    windows = cut(increments, basis, flow.window, before, steps)
+    regular = steps is None and before is None and isinstance(flow.window, int)
+    states, _ = solve(
+        flow.lift(structure),
+        _lift(layer, basis, increments.dtype),
+        windows.signatures,
+        hidden,
+        flow.flow,
+        scan,
+        None,
+        None if regular else windows.counts,
+    )
+    return states, _after(states, hidden, windows.closed), windows.open
+
+
+def _lift(layer: "SLiCE", basis: LieBasis, dtype: torch.dtype) -> Parameters:
+    """The parameters of the brackets; kept while nothing is trained, because steps ask again."""
+    own = layer.A(dtype)
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return layer.structure.lift_parameters(own, basis)
+    known = _lifted.get(layer)
+    # By value: neither address nor version tells when a fused optimiser has changed a weight.
+    if known is None or not _same(known[0], own):
+        kept = {name: x.clone() for name, x in own.items()}
+        known = kept, layer.structure.lift_parameters(own, basis)
+        _lifted[layer] = known
+    return known[1]
+
+
+def _same(kept: Parameters, own: Parameters) -> bool:
+    pairs = ((kept[name], x) for name, x in own.items())
+    return kept.keys() == own.keys() and all(
+        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b) for a, b in pairs
+    )
+
+
+def _after(states: Any, hidden: Any, closed: Tensor) -> Any:
+    """The state after as many windows as are closed."""
+    if isinstance(states, Projective):
+        direction = _after(states.direction, hidden.direction, closed)
+        return Projective(direction, _after(states.log_norm, hidden.log_norm, closed))
+    rows = torch.arange(states.shape[0], device=states.device)
+    last = states[rows, (closed - 1).clamp_min(0)]
+    none = closed == 0
+    return torch.where(none if hidden.ndim == 1 else none.unsqueeze(-1), hidden, last)
+
+
+def places(
+    layer: "SLiCE", increments: Tensor, skip: int, state: State | None, lengths: Tensor | None
+) -> Places:
+    """Where the outputs stand.
+
+    Args:
+        layer: whose flow is `LogODE`.
+        increments: (batch, length - skip, channels).
+        skip: how many elements drive nothing, and give an output of their own.
+        state: where an earlier part ended.
+        lengths: (batch,) int64, or None for all.
+    """
+    assert isinstance(layer.flow, LogODE)
+    steps = None if lengths is None else (lengths - skip).clamp_min(0)
+    filled = None if state is None else state["filled"]
+    found = ends(increments, layer.flow.window, filled, steps)
+    elements = found.last + skip
+    if skip:
+        elements = torch.nn.functional.pad(elements, (1, 0))
+    return Places(found.counts + skip, found.closed + skip, elements)

@@ -1,0 +1,165 @@
+"""Log-signatures of windows, and their derivative, by the shared library."""
+
+import ctypes
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from slicekit.native.library import available, check, library
+from slicekit.paths.lie_bases import LieBasis
+from slicekit.paths.words import Word, expanded_size, lyndon_words, number
+
+DEEPEST = 16
+"""The largest depth that the library takes."""
+
+
+_SIZES = (
+    *("real", "batch", "length", "channels", "depth", "windows", "window"),
+    *("size", "top", "prefixes", "splits", "changes", "threads"),
+)
+
+_POINTERS = (
+    *("places", "split_starts", "splits", "prefixes"),
+    *("change_starts", "change_columns", "change_values"),
+)
+
+
+class _Sizes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in _SIZES]
+
+
+class _Pointers(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in _POINTERS]
+
+
+def suits(increments: Tensor, basis: LieBasis) -> bool:
+    """Whether the library is there and takes these increments (batch, length, channels)."""
+    return (
+        increments.device.type == "cpu"
+        and increments.dtype in (torch.float32, torch.float64)
+        and basis.channels > 1
+        and 1 < basis.depth <= DEEPEST
+        and available()
+    )
+
+
+def forward(increments: Tensor, basis: LieBasis, window: int, edges: Tensor | None) -> Tensor:
+    """Coefficients (batch, windows, size) from increments (batch, length, channels) on the CPU.
+
+    Args:
+        increments: float32 or float64.
+        basis: of the coefficients.
+        window: increments in a window; not used with edges.
+        edges: (batch, windows + 1) int64 that do not decrease, in 0..length: where windows begin
+            and end; or None.
+
+    Raises:
+        RuntimeError: if edges leave their range, or a size is far too large for the library.
+    """
+    windows = window_count(increments, window, edges)
+    result = increments.new_empty(increments.shape[0], windows, basis.size)
+    _call("slicekit_log_signatures_forward", increments, basis, window, edges, (), result)
+    return result
+
+
+def pullback(
+    increments: Tensor, gradient: Tensor, basis: LieBasis, window: int, edges: Tensor | None
+) -> Tensor:
+    """The gradient of <gradient, coefficients> in the increments; zero outside of windows.
+
+    Raises:
+        RuntimeError: as `forward` does.
+    """
+    increments = increments.contiguous()
+    result = torch.empty_like(increments) if edges is None else torch.zeros_like(increments)
+    gradients = (gradient.resolve_neg().contiguous(),)
+    _call("slicekit_log_signatures_pullback", increments, basis, window, edges, gradients, result)
+    return result
+
+
+def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
+    """The number of windows of each path."""
+    if edges is not None:
+        return edges.shape[1] - 1
+    return (increments.shape[1] + window - 1) // window
+
+
+def _call(
+    function: str,
+    increments: Tensor,
+    basis: LieBasis,
+    window: int,
+    edges: Tensor | None,
+    gradients: tuple[Tensor, ...],
+    result: Tensor,
+) -> None:
+    found = library()
+    assert found is not None
+    tables = _tables(basis)
+    increments = increments.resolve_neg().contiguous()
+    edges = None if edges is None else edges.contiguous()
+    batch, length, channels = increments.shape
+    sizes = ctypes.byref(
+        _Sizes(
+            *(increments.itemsize, batch, length, channels, basis.depth),
+            *(window_count(increments, window, edges), 0 if edges is not None else window),
+            *(basis.size, basis.sizes[-1], len(tables.prefixes)),
+            *(len(tables.splits), len(tables.change_columns), torch.get_num_threads()),
+        )
+    )
+    measure, run = found.c.slicekit_log_signatures_workspace, found.c[function]
+    measure.restype = run.restype = ctypes.c_int64
+    workspace = torch.empty(measure(sizes), dtype=torch.uint8)
+    given = ctypes.c_void_p(None if edges is None else edges.data_ptr())
+    arrays = (increments, *gradients, result, workspace)
+    pointers = [ctypes.c_void_p(x.data_ptr()) for x in arrays]
+    size = ctypes.c_int64(workspace.numel())
+    check(run(sizes, ctypes.byref(tables.pointers()), given, *pointers, size), function)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What the library needs to know of a basis; see its header."""
+
+    places: Tensor
+    split_starts: Tensor
+    splits: Tensor
+    prefixes: Tensor
+    change_starts: Tensor
+    change_columns: Tensor
+    change_values: Tensor
+
+    def pointers(self) -> _Pointers:
+        return _Pointers(*(getattr(self, name).data_ptr() for name in _POINTERS))
+
+
+@lru_cache(maxsize=64)
+def _tables(basis: LieBasis) -> _Tables:
+    channels, depth = basis.channels, basis.depth
+    words = lyndon_words(channels, depth)
+    starts = [1 + expanded_size(channels, level) for level in range(depth)]
+    lower = starts[-1]
+
+    def place(word: Word) -> int:
+        return starts[len(word) - 1] + number(word, channels)
+
+    short = len(words) - basis.sizes[-1]
+    places = [place(word) for word in words[:short]]
+    places += [lower + position for position in range(basis.sizes[-1])]
+    cuts = [[(word[:cut], word[cut:]) for cut in range(1, len(word))] for word in words]
+    splits = [(place(left), place(right)) for pairs in cuts for left, right in pairs]
+    prefixes = []
+    for prefix, longer in itertools.groupby(words[short:], key=lambda word: word[:-1]):
+        prefixes.append((number(prefix[:-1], channels), prefix[-1], next(longer)[-1]))
+    return _Tables(
+        places=torch.tensor(places),
+        split_starts=torch.tensor([0, *itertools.accumulate(len(pairs) for pairs in cuts)]),
+        splits=torch.tensor(splits),
+        prefixes=torch.tensor(prefixes),
+        change_starts=torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
+        change_columns=basis.change.columns,
+        change_values=basis.change.values,
+    )

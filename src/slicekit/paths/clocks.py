@@ -1,0 +1,115 @@
+"""Time along a path, counted in windows.
+
+Positions are in units of a window, and one that is within `SNAP` of an edge is on it, so that times
+such as 0.1 + 0.2 begin no window of nothing.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicekit.checks import (
+    Lengths,
+    check_floating,
+    check_lengths,
+    check_shape,
+    concrete,
+    first_true,
+    place,
+)
+from slicekit.paths.lengths import valid_mask
+
+SNAP = 1e-6
+MOST_WINDOWS = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """Where the increments of a path stand, in units of a window.
+
+    Attributes:
+        before, after: (batch, length) float64, positions before and after each increment.
+        counts: (batch,) int64, how many windows a path enters, one that is not over included.
+        elapsed: (batch,) float64, how much time has passed of the last one; zero if it is over.
+        lengths: (batch,) int64, the number of increments of each path.
+    """
+
+    before: Tensor
+    after: Tensor
+    counts: Tensor
+    elapsed: Tensor
+    lengths: Tensor
+
+    @staticmethod
+    def of(
+        increments: Tensor,
+        time: float,
+        channel: int,
+        elapsed: Tensor | None,
+        lengths: Lengths | None,
+    ) -> "Clock":
+        """Of increments (batch, length, channels) in windows of `time`.
+
+        Raises:
+            TypeError: if increments are not floating or lengths no integers.
+            ValueError: if shapes do not fit, the channel is not there, or time goes back.
+        """
+        check_shape("increments", increments, ("batch", "length", "channels"))
+        check_floating("increments", increments)
+        batch, length, channels = increments.shape
+        if channel >= channels:
+            raise ValueError(
+                f"channel={channel} is no channel of increments {tuple(increments.shape)}"
+            )
+        everything = torch.full((batch,), length)
+        given = everything if lengths is None else lengths
+        lengths = check_lengths(given, batch, length, device=increments.device)
+        valid = valid_mask(lengths, length)
+        steps = increments[..., channel].to(torch.float64).where(valid, 0)
+        _check_forward(steps, channel)
+        if elapsed is None:
+            elapsed = steps.new_zeros(batch)
+        check_shape("elapsed", elapsed, (batch,))
+        elapsed = elapsed.to(steps)
+        start = elapsed / time
+        passed = torch.nn.functional.pad(steps.cumsum(1), (1, 0)) / time
+        positions = _snapped(start[:, None] + passed)
+        before, after, end = positions[:, :-1], positions[:, 1:], positions[:, -1]
+
+        # On an edge, a window is open only if a step without time has begun it.
+        jumps = (before == end[:, None]) & (after == end[:, None]) & valid
+        begun = (jumps & (increments != 0).any(-1)).any(1) | ((end == 0) & (elapsed > 0))
+        on_edge = end == end.floor()
+        counts = (end.ceil() + (on_edge & begun)).to(torch.int64)
+        least = torch.finfo(torch.float64).tiny
+        rest = torch.where(on_edge, begun.to(end) * least, (end - end.floor()) * time)
+        return Clock(before, after, counts, rest, lengths)
+
+    def most(self) -> int:
+        """The largest number of windows of a path, at least one."""
+        most = max(1, int(self.counts.max())) if self.counts.numel() else 1
+        if most > MOST_WINDOWS:
+            raise ValueError(
+                f"a path would have {most} windows, expected at most {MOST_WINDOWS}; "
+                "give a longer duration, or look for a wrong timestamp"
+            )
+        return most
+
+
+def _snapped(positions: Tensor) -> Tensor:
+    edges = positions.detach().round()
+    return torch.where((positions - edges).abs() < SNAP, edges, positions)
+
+
+def _check_forward(steps: Tensor, channel: int) -> None:
+    if not concrete(steps):
+        return
+    wrong = ~((steps >= 0) & steps.isfinite())
+    if wrong.any():
+        position = first_true(wrong)
+        raise ValueError(
+            f"increments goes by {float(steps[position]):g} in time at "
+            f"{place(position, ('batch', 'position'))}, channel {channel}; "
+            "expected steps of time that are finite and not negative"
+        )

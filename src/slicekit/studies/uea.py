@@ -1,0 +1,93 @@
+"""The paper's experiments with the UEA archive, and what it does not ask: new sets, and gaps."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slicekit.catalogue.series import STRUCTURES
+from slicekit.studies import uea_default, uea_paper, uea_robustness
+from slicekit.studies.classifiers import NAMES
+from slicekit.studies.plans import Choice, Outcome, Plan
+from slicekit.studies.study import Study
+from slicekit.studies.tables import Table
+from slicekit.suggestions import unknown
+from slicekit.tasks.archive_task import is_on_disk, on_disk
+from slicekit.training.figures import figure, write
+
+PARTS = {"paper": uea_paper, "default": uea_default, "robustness": uea_robustness}
+"""Each knows its plans, its tables and its panel of the picture."""
+
+
+class UEA(Study):
+    """Classification of multivariate time series, on the data sets that are on the disk.
+
+    `paper`: the paper's models on its data sets, with the permutations of its five seeds, both as
+    JAX made them before 0.5 and since; seed n is its n-th. `default`: `SliceClassifier()` as it
+    comes on all data sets, with the archive's own split, beside two references. `robustness`: the
+    same where a share of the observations is dropped.
+    """
+
+    name = "uea"
+    summary = "Time series of the UEA archive: the paper's models, our classifier, gaps"
+    models = tuple(STRUCTURES)
+
+    def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """Every run of every part.
+
+        Raises:
+            ValueError: if a part, data set or model is unknown, or there are no data.
+        """
+        sets, models = self._sets(choice), self.chosen_models(choice)
+        plans = []
+        for part in self.parts(choice):
+            plans += PARTS[part].plans(choice, sets, models)
+        return plans
+
+    def parts(self, choice: Choice) -> tuple[str, ...]:
+        """Those to do.
+
+        Raises:
+            ValueError: if a name is unknown.
+        """
+        for name in choice.parts or ():
+            if name not in PARTS:
+                raise unknown("part", name, PARTS)
+        return choice.parts or tuple(PARTS)
+
+    def chosen_models(self, choice: Choice) -> tuple[str, ...]:
+        """The paper's models, and the classifiers."""
+        known = (*STRUCTURES, *NAMES)
+        for name in choice.models or ():
+            if name not in known:
+                raise unknown("model", name, known)
+        return choice.models or known
+
+    def _sets(self, choice: Choice) -> list[str]:
+        for name in choice.sets or ():
+            if not is_on_disk(name, choice.data):
+                raise ValueError(f"no data set {name} on the disk; see: slicekit data --help")
+        found = list(choice.sets or on_disk(choice.data))
+        if not found:
+            raise ValueError(
+                "no data set of the archive on the disk; give their folder: --data FOLDER, or see: "
+                "slicekit data --help"
+            )
+        return found
+
+    def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Those of every part."""
+        found = []
+        for part in self.parts(choice):
+            found += PARTS[part].tables(_of(part, outcomes))
+        return found
+
+    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+        """A panel for each part of which something is finished."""
+        parts = [part for part in self.parts(choice) if _of(part, outcomes)]
+        made, axes = figure(len(parts), 6.5 * len(parts), 4.5)
+        for part, axis in zip(parts, axes, strict=True):
+            PARTS[part].draw(axis, _of(part, outcomes))
+        write(made, path)
+
+
+def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [x for x in outcomes if x.plan.name.startswith(f"{part}/")]

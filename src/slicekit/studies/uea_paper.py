@@ -1,0 +1,160 @@
+"""The paper's table of the UEA archive: its models and data sets, five seeds, both generators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slicekit.catalogue.series import PAPER as SIZES
+from slicekit.catalogue.series import STRUCTURES, series_design
+from slicekit.studies.plans import Choice, Outcome, Plan
+from slicekit.studies.study import adapted
+from slicekit.studies.tables import NOTHING, Table, mean_and_deviation, percent
+from slicekit.tasks.archive_task import LEGACY, PARTITIONABLE, SEEDS
+
+SPLITS = (LEGACY, PARTITIONABLE)
+
+PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
+    "bd-slice": ("86 ± 4", "29 ± 7", "77 ± 6", "53 ± 3", "85 ± 2", "54 ± 8"),
+    "dplr-slice": ("84 ± 6", "28 ± 5", "74 ± 6", "52 ± 6", "84 ± 3", "51 ± 6"),
+    "wh-slice": ("85 ± 6", "30 ± 5", "76 ± 6", "49 ± 7", "82 ± 3", "52 ± 6"),
+    "s-slice": ("88 ± 5", "30 ± 7", "73 ± 6", "48 ± 3", "83 ± 2", "49 ± 4"),
+    "de-lncde": ("88 ± 4", "26 ± 5", "74 ± 5", "50 ± 6", "82 ± 4", "50 ± 3"),
+    "d-slice": ("79 ± 6", "27 ± 5", "73 ± 6", "54 ± 7", "84 ± 3", "53 ± 6"),
+    "d-de-slice": ("86 ± 6", "27 ± 7", "74 ± 4", "55 ± 4", "85 ± 4", "52 ± 5"),
+    "Log-NCDE": ("86 ± 6", "34 ± 7", "75 ± 5", "54 ± 6", "83 ± 3", "54 ± 5"),
+    "LRU": ("88 ± 3", "22 ± 3", "78 ± 7", "48 ± 6", "83 ± 4", "51 ± 4"),
+    "S6": ("85 ± 17", "26 ± 7", "77 ± 9", "51 ± 5", "83 ± 3", "50 ± 10"),
+    "S5": ("81 ± 4", "24 ± 5", "78 ± 6", "48 ± 6", "90 ± 5", "51 ± 3"),
+    "NCDE": ("75 ± 4", "30 ± 7", "74 ± 3", "50 ± 3", "80 ± 6", "53 ± 3"),
+    "NRDE": ("84 ± 8", "25 ± 2", "73 ± 5", "47 ± 6", "81 ± 3", "54 ± 7"),
+    "Mamba": ("71 ± 16", "28 ± 5", "76 ± 4", "48 ± 5", "81 ± 2", "48 ± 4"),
+}
+"""The paper's test accuracy, mean and deviation over five seeds, in the order of its data sets."""
+
+Runs = dict[tuple[str, str, str], list[Outcome]]
+"""By model, splits and data set."""
+
+
+def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Plan]:
+    """Every data set of the paper that is there, model, generator and seed.
+
+    With as many steps as the paper's, the rate is also the paper's, and so is the patience.
+
+    Raises:
+        ValueError: if there is no such seed.
+    """
+    return [
+        _plan(choice, data_set, model, splits, seed)
+        for data_set in SIZES
+        if data_set in sets
+        for model in models
+        if model in STRUCTURES
+        for splits in (SPLITS[:1] if choice.quick else SPLITS)
+        for seed in choice.seeds or ((0,) if choice.quick else range(len(SEEDS)))
+    ]
+
+
+def _plan(choice: Choice, data_set: str, model: str, splits: str, seed: int) -> Plan:
+    if seed >= len(SEEDS):
+        raise ValueError(f"seeds={seed}, but the paper has splits for 0 to {len(SEEDS) - 1} only")
+    options: dict[str, Any] = {"splits": splits, "seed": SEEDS[seed]}
+    if choice.data is not None:
+        options["data"] = choice.data
+    design = series_design(model, data_set)
+    long = choice.steps is not None and choice.steps >= design.published.steps
+    return Plan(
+        name=f"paper/{data_set}/{model}/{splits}/seed-{seed}",
+        task=data_set,
+        model=model,
+        settings=adapted(design.published if long else design.settings, choice, seed),
+        tests=(),
+        options=options,
+    )
+
+
+def tables(outcomes: Sequence[Outcome]) -> list[Table]:
+    """Means beside the paper's, and every seed."""
+    runs = _runs(outcomes)
+    sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)] or list(SIZES)
+    return [_means(runs, sets), _seeds(runs, sets)]
+
+
+def _runs(outcomes: Sequence[Outcome]) -> Runs:
+    found: Runs = {}
+    for x in outcomes:
+        key = (x.plan.model, x.plan.options["splits"], x.plan.task)
+        found.setdefault(key, []).append(x)
+    return found
+
+
+def _means(runs: Runs, sets: Sequence[str]) -> Table:
+    rows = [
+        (model, splits, *(_mean(runs, model, splits, data_set) for data_set in sets))
+        for model, splits in _lines(runs)
+    ]
+    places = [list(SIZES).index(data_set) for data_set in sets]
+    rows += [(f"paper: {name}", NOTHING, *(own[n] for n in places)) for name, own in PAPER.items()]
+    note = (
+        "Mean and deviation over seeds of the test accuracy of the weights with the best validation"
+        " accuracy. The paper's deviations are those of the population, ours of the sample."
+    )
+    return Table("Test accuracy in %, 70/15/15", ("model", "splits", *sets), tuple(rows), note)
+
+
+def _lines(runs: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str]]:
+    """Models and splits of which there is something, in the paper's order."""
+    known = {(model, splits) for model, splits, _ in runs}
+    return [
+        (model, splits) for model in STRUCTURES for splits in SPLITS if (model, splits) in known
+    ]
+
+
+def _mean(runs: Runs, model: str, splits: str, data_set: str) -> str:
+    return mean_and_deviation(_accuracies(runs.get((model, splits, data_set), [])))
+
+
+def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
+    return [x.on_test_set for x in outcomes if x.on_test_set is not None]
+
+
+def _seeds(runs: Runs, sets: Sequence[str]) -> Table:
+    rows = []
+    for model, splits in _lines(runs):
+        own = {data_set: runs.get((model, splits, data_set), []) for data_set in sets}
+        seeds = sorted({x.plan.settings.seed for found in own.values() for x in found})
+        for seed in seeds:
+            cells = (_cell(own[data_set], seed) for data_set in sets)
+            rows.append((model, splits, str(SEEDS[seed]), *cells))
+    columns = ("model", "splits", "seed", *sets)
+    note = "Test accuracy, and in brackets the best validation accuracy, by which it was chosen."
+    return Table("Every seed of the paper's splits", columns, tuple(rows), note)
+
+
+def _cell(outcomes: Sequence[Outcome], seed: int) -> str:
+    for x in outcomes:
+        if x.plan.settings.seed == seed and x.on_test_set is not None:
+            return f"{percent(x.on_test_set)} ({percent(x.best_accuracy or 0.0)})"
+    return NOTHING
+
+
+def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
+    """A bar for each model and data set over both generators, a dash for the paper's mean."""
+    runs = _runs(outcomes)
+    sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
+    models = [x for x in STRUCTURES if any(x == model for model, _, _ in runs)]
+    for number, model in enumerate(models):
+        shift, label = 0.8 * ((number + 0.5) / len(models) - 0.5), model
+        for place, data_set in enumerate(sets):
+            own = [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
+            values = [100 * share for share in _accuracies(own)]
+            if not values:
+                continue
+            at, width = place + shift, 0.7 / len(models)
+            axis.bar(at, sum(values) / len(values), width, color=f"C{number}", label=label)
+            said = float(PAPER[model][list(SIZES).index(data_set)].split()[0])
+            axis.plot([at - width / 2, at + width / 2], [said, said], "k-", linewidth=1.5)
+            label = None
+    axis.set_xticks(range(len(sets)), sets, fontsize=7)
+    axis.set_ylim(0, 102)
+    axis.set_ylabel("test accuracy, %")
+    axis.set_title("the paper's models; black: the paper's figures", fontsize=10)
+    axis.legend(fontsize=7)

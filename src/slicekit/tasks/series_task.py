@@ -1,0 +1,137 @@
+"""A task from labelled series: a finite set to train on, one to choose a model by, one to report.
+
+Glossary: a case is one series with its class; values (cases, length, channels) are zero past the
+end of a case, and NaN where nothing was observed.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from slicekit.paths import Filling, LastValue
+from slicekit.tasks.base import Batch, Task
+from slicekit.tasks.ranges import SPLITS, check_range_of_lengths, check_split, check_whole
+
+if TYPE_CHECKING:
+    from slicekit.tasks.archives import Series
+
+SERIES = "series"
+"""The family of these tasks."""
+
+
+class SeriesTask(Task):
+    """Which class a series is of, learned from a finite set of series.
+
+    Training draws cases at random, none twice in a batch; validation and test take all of theirs.
+
+    Args:
+        train: the series to learn from, scaled and with a time channel if there is to be one.
+        validation: those to choose a model by.
+        test: those to report.
+        name: of the task; by default that of the training series.
+        filling: what stands in gaps; by default the last observation, as in a stream.
+
+    Raises:
+        ValueError: if a set is empty, they differ in channels or classes, or answers are no
+            classes.
+
+    Example:
+        >>> import torch
+        >>> from slicekit.tasks.archives import Series
+        >>> values, answers = torch.randn(6, 20, 3), torch.tensor([0, 1, 0, 1, 0, 1])
+        >>> series = Series(values, torch.full((6,), 20), answers, ("up", "down"), None, "moves")
+        >>> task = SeriesTask(series, series, series)
+        >>> task.channels, task.outputs, task.train_lengths
+        (3, 2, (20, 20))
+        >>> task.sample(4, (20, 20), torch.Generator()).inputs.shape
+        torch.Size([4, 20, 3])
+    """
+
+    family = SERIES
+
+    def __init__(
+        self,
+        train: "Series",
+        validation: "Series",
+        test: "Series",
+        *,
+        name: str | None = None,
+        filling: Filling | None = None,
+    ) -> None:
+        """Fill the gaps, and keep every split as one batch."""
+        sets = dict(zip(SPLITS, (train, validation, test), strict=True))
+        for split, series in sets.items():
+            _check(split, series, train)
+        filling = LastValue() if filling is None else filling
+        ranges = {split: _range(series) for split, series in sets.items()}
+        super().__init__(**{f"{split}_lengths": ends for split, ends in ranges.items()})
+        self.name = train.name if name is None else name
+        self.channels, self.outputs = train.channels, len(train.classes)
+        self.classes = train.classes
+        self._whole = {split: _filled(series, filling) for split, series in sets.items()}
+
+    def sample(
+        self,
+        batch: int,
+        lengths: tuple[int, int],
+        generator: torch.Generator,
+        split: str = "train",
+    ) -> Batch:
+        """Draw different cases, on the CPU.
+
+        Args:
+            batch: how many; no more than there are.
+            lengths: inclusive range: series of other lengths are not drawn.
+            generator: the only source of randomness: the same state gives the same batch.
+            split: "train", "validation" or "test".
+
+        Returns:
+            The series, cut after the end of the range.
+
+        Raises:
+            ValueError: if no series has such a length, or the split is unknown.
+        """
+        check_whole("batch", batch)
+        check_split(split)
+        low, high = check_range_of_lengths("lengths", lengths)
+        own = self._whole[split]
+        fits = ((own.lengths >= low) & (own.lengths <= high)).nonzero().squeeze(1)
+        if len(fits) == 0:
+            shortest, longest = int(own.lengths.min()), int(own.lengths.max())
+            raise ValueError(
+                f"lengths={(low, high)}, but the {split} series of {self.name} have {shortest} to "
+                f"{longest} observations"
+            )
+        rows = fits[torch.randperm(len(fits), generator=generator)[:batch]]
+        inputs, answers = own.inputs[rows, :high], own.targets[rows, 0]
+        return Batch.series(inputs, answers, own.lengths[rows])
+
+    def whole(self, split: str) -> Batch:
+        """Every case of a split, in order."""
+        check_split(split)
+        return self._whole[split]
+
+
+def _check(split: str, series: "Series", train: "Series") -> None:
+    if len(series) == 0:
+        raise ValueError(f"{split} holds no series, expected at least one")
+    if len(series.classes) == 0:
+        raise ValueError(
+            f"{split} has numbers for answers, expected classes; for regression see "
+            "slicekit.SliceRegressor"
+        )
+    for what in ("channels", "classes"):
+        own, wanted = getattr(series, what), getattr(train, what)
+        if own != wanted:
+            raise ValueError(f"{split} has {what}={own}, but train has {wanted}")
+
+
+def _range(series: "Series") -> tuple[int, int]:
+    return int(series.lengths.min()), int(series.lengths.max())
+
+
+def _filled(series: "Series", filling: Filling) -> Batch:
+    values = series.values.float()
+    if bool(values.isnan().any()):
+        values = filling.fill(values, series.times, series.lengths)
+    return Batch.series(values, series.answers, series.lengths)

@@ -1,0 +1,140 @@
+"""Every form of X and times means the same series, and what can't be read is named."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.estimators.waves import RIDGE, ragged, waves
+
+pytest.importorskip("sklearn")
+
+from slicekit.estimators import SliceClassifier
+from slicekit.estimators.inputs import Cases, read_cases
+
+
+def read(X, times=None) -> Cases:
+    return read_cases(SliceClassifier(), X, times, reset=True)
+
+
+def same(found: Cases, expected: Cases) -> None:
+    torch.testing.assert_close(found.values, expected.values, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(found.lengths, expected.lengths)
+
+
+def test_an_array_and_a_list_of_its_series_are_the_same() -> None:
+    X, _ = waves(4)
+    same(read(list(X)), read(X))
+    same(read([x.tolist() for x in X]), read(X))
+    assert read(X).values.shape == (4, 20, 2)
+
+
+def test_two_dimensions_are_series_of_one_channel() -> None:
+    X, _ = waves(4, channels=1)
+    same(read(X[:, 0]), read(X))
+    same(
+        read([x[0, : 5 + i] for i, x in enumerate(X)]),
+        read([x[:, : 5 + i] for i, x in enumerate(X)]),
+    )
+
+
+def test_an_object_array_is_a_list() -> None:
+    X, _, _ = ragged(5)
+    held = np.empty(5, dtype=object)
+    held[:] = X
+    same(read(held), read(X))
+
+
+def test_gaps_stay_and_padding_is_zero() -> None:
+    X, _, _ = ragged(6, gaps=0.4)
+    cases = read(X)
+    for x, values, length in zip(X, cases.values, cases.lengths, strict=True):
+        np.testing.assert_array_equal(values[:length].T, x)
+        assert (values[length:] == 0).all()
+
+
+def test_arrays_that_torch_can_not_share_are_copied() -> None:
+    X, _ = waves(4)
+    locked = X.copy()
+    locked.setflags(write=False)
+    same(read(locked), read(X))
+    same(read(X[:, :, ::-1]), read(X[:, :, ::-1].copy()))
+    same(read(X.astype(np.float16)), read(X.astype(np.float16).astype(float)))
+
+
+def test_times_have_three_forms() -> None:
+    X, _ = waves(4)
+    t = np.linspace(0, 3, 20)
+    expected = read(X, np.tile(t, (4, 1))).times
+    for times in (t, t.tolist(), [t] * 4):
+        found = read(X, times).times
+        assert found is not None and expected is not None
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([np.zeros((2, 3)), np.zeros((3, 3))], r"X\[1\] has 3 channels, X\[0\] has 2"),
+        ([np.zeros((2, 3)), np.zeros((2, 0))], r"X\[1\] has shape \(2, 0\)"),
+        ([np.zeros((2, 3)), np.zeros(3)], r"X\[1\] has 1 dimensions"),
+        ([np.full((2, 3), np.inf)], r"X\[0\] contains infinity"),
+        (np.full((2, 2, 2), np.inf), "infinity"),
+        (np.zeros((2, 0, 3)), r"shape \(2, 0, 3\)"),
+        (np.zeros((2, 2, 3, 4)), r"\(cases, channels, length\)"),
+        (np.zeros(3), "2D array"),
+        ([], "2D array|sample"),
+    ],
+)
+def test_series_that_can_not_be_read_are_named(X, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(X)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (np.zeros(20), "increase strictly"),
+        (np.arange(19), r"times has shape \(19,\)"),
+        ([np.arange(20)] * 3, "times has 3 series, X has 4"),
+        ([np.arange(20)] * 3 + [np.arange(5)], r"times\[3\] has length 5; expected 20"),
+        (np.full(20, np.nan), "not finite"),
+        (["a"] * 20, "times can't be read"),
+    ],
+)
+def test_times_that_do_not_fit_are_named(times, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(waves(4)[0], times)
+
+
+def test_channels_must_be_those_of_the_fit() -> None:
+    X, y = waves()
+    model = SliceClassifier(**RIDGE).fit(X, y)
+    with pytest.raises(ValueError, match="X has 1 channels, but SliceClassifier was fitted to 2"):
+        model.predict(X[:, :1])
+    with pytest.raises(ValueError, match="X has 1 channels"):
+        model.predict(X[:, 0])
+
+
+def test_what_was_fitted_with_times_needs_them() -> None:
+    X, y = waves()
+    model = SliceClassifier(**RIDGE).fit(X, y, times=np.arange(20) / 10)
+    with pytest.raises(ValueError, match="times is missing"):
+        model.predict(X)
+
+
+def test_without_times_a_step_takes_one() -> None:
+    X, y = waves()
+    model = SliceClassifier(**RIDGE).fit(X, y)
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict_proba(X, times=np.arange(20)), expected)
+
+
+def test_only_a_two_dimensional_fit_fixes_the_length() -> None:
+    X, y = waves(channels=1)
+    model = SliceClassifier(**RIDGE).fit(X[:, 0], y)
+    assert vars(model)["n_features_in_"] == 20
+    with pytest.raises(ValueError, match="20 features"):
+        model.predict(X[:, 0, :15])
+    assert model.predict(X[:, :, :15]).shape == y.shape
+    model.fit(X, y)
+    assert not hasattr(model, "n_features_in_") and model.n_channels_in_ == 1

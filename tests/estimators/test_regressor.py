@@ -1,0 +1,57 @@
+"""What a user of the regressor is promised, beyond what all estimators are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.estimators.waves import BOTH, RIDGE, SMALL, ragged, waves
+
+pytest.importorskip("sklearn")
+
+from slicekit.estimators import SliceRegressor
+
+
+@pytest.mark.parametrize(
+    "options", [{"random_state": 0}, SMALL | {"width": 16, "max_steps": 200}], ids=str
+)
+def test_it_predicts_the_mean_of_a_series(options: Any) -> None:
+    random = np.random.RandomState(0)
+    X = random.randn(120, 1, 10) + random.randn(120, 1, 1)
+    y = 1000 + 50 * X.mean((1, 2))
+    model = SliceRegressor(**options)
+    assert model.fit(X[:80], y[:80]).score(X[80:], y[80:]) > 0.8
+
+
+@pytest.mark.parametrize("options", BOTH, ids=["ridge", "gradient"])
+def test_targets_keep_their_shape(options: Any) -> None:
+    X, _ = waves(12)
+    for y in (np.arange(12.0), np.arange(12.0)[:, None], np.random.rand(12, 3)):
+        assert SliceRegressor(**options).fit(X, y).predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize("options", BOTH, ids=["ridge", "gradient"])
+def test_scale_and_offset_of_the_targets_do_not_matter(options: Any) -> None:
+    X, _ = waves(12)
+    y = np.random.RandomState(0).randn(12)
+    plain = SliceRegressor(**options).fit(X, y).predict(X)
+    moved = SliceRegressor(**options).fit(X, 1e6 + 1e6 * y).predict(X)
+    np.testing.assert_allclose((moved - 1e6) / 1e6, plain, atol=1e-4)
+
+
+def test_a_constant_target_is_predicted() -> None:
+    X, _, _ = ragged(12)
+    found = SliceRegressor(**RIDGE).fit(X, np.full(12, 1e6)).predict(X)
+    np.testing.assert_allclose(found, 1e6, atol=1)
+
+
+def test_the_score_is_weighted() -> None:
+    X, _ = waves(12)
+    y, weight = np.arange(12.0), np.r_[np.ones(6), np.zeros(6)]
+    model = SliceRegressor(**RIDGE).fit(X, y)
+    assert model.score(X, y, sample_weight=weight) == pytest.approx(model.score(X[:6], y[:6]))
+
+
+def test_targets_of_three_dimensions_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"y has shape \(4, 1, 1\)|dim 3"):
+        SliceRegressor(**SMALL).fit(waves(4)[0], np.zeros((4, 1, 1)))

@@ -1,0 +1,160 @@
+"""A stream ends where the whole series does, remembers little, and can go back."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.estimators.waves import RIDGE, SMALL, ragged, waves
+
+pytest.importorskip("sklearn")
+
+from torch.utils._pytree import tree_leaves
+
+from slicekit import Diagonal
+from slicekit.estimators import SliceClassifier, SliceRegressor, Stream
+
+CLOSE = 2e-5
+
+
+def fitted(kind: Any, options: Any, window: int | None, timed: bool, **others: Any) -> Any:
+    X, times, y = ragged(gaps=0.3)
+    model = kind(**options, window=window, **others)
+    return model.fit(X, y, times=times if timed else None)
+
+
+DEEP: Any = SMALL | {"layers": 2, "max_steps": 10}
+MODELS = {
+    "ridge": fitted(SliceClassifier, RIDGE, None, False),
+    "ridge timed": fitted(SliceClassifier, RIDGE, None, True, members=2),
+    "ridge windows": fitted(SliceClassifier, RIDGE, 3, False),
+    "ridge timed windows": fitted(SliceRegressor, RIDGE, 3, True, structure=Diagonal(7)),
+    "gradient": fitted(SliceClassifier, DEEP, None, False),
+    "gradient timed": fitted(SliceRegressor, DEEP, None, True),
+    "gradient windows": fitted(SliceClassifier, DEEP, 3, False, members=2),
+    "gradient timed windows": fitted(SliceClassifier, DEEP, 4, True, structure=Diagonal(6)),
+}
+
+
+def whole(model: Any, X: Any, times: Any) -> np.ndarray:
+    predict = getattr(model, "predict_proba", model.predict)
+    return predict(X, times=times)
+
+
+def follow(stream: Stream, x: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    for i in range(x.shape[-1]):
+        stream.update(x[..., i], None if times is None else times[..., i])
+    return stream.prediction
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_the_stream_ends_where_the_whole_series_does(name: str, data: st.DataObject) -> None:
+    model = MODELS[name]
+    length = data.draw(st.integers(1, 23), "length")
+    random = np.random.RandomState(data.draw(st.integers(0, 10**6), "seed"))
+    x = 3 * random.randn(2, length) + 1
+    x[random.rand(2, length) < data.draw(st.sampled_from([0.0, 0.4, 1.0]), "gaps")] = np.nan
+    given_times = "timed" in name or data.draw(st.booleans(), "times")
+    times = np.cumsum(random.uniform(0.01, 3, length)) if given_times else None
+    found = follow(model.stream(), x, times)
+    expected = whole(model, [x], None if times is None else [times])[0]
+    np.testing.assert_allclose(found, expected, atol=CLOSE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_prefix_is_predicted_on_the_way(name: str) -> None:
+    model, random = MODELS[name], np.random.RandomState(0)
+    x, times = random.randn(2, 9), np.cumsum(random.rand(9) + 0.1)
+    stream = model.stream()
+    for i in range(9):
+        found = stream.update(x[:, i], times[i])
+        expected = whole(model, [x[:, : i + 1]], [times[: i + 1]])[0]
+        np.testing.assert_allclose(found, expected, atol=CLOSE)
+    assert stream.count == 9
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_of_streams_is_as_many_streams(name: str) -> None:
+    model, random = MODELS[name], np.random.RandomState(0)
+    x, times = random.randn(4, 2, 7), np.cumsum(random.rand(4, 7) + 0.1, axis=1)
+    x[random.rand(4, 2, 7) < 0.3] = np.nan
+    together = follow(model.stream(batch=4), x, times)
+    apart = [follow(model.stream(), a, t) for a, t in zip(x, times, strict=True)]
+    np.testing.assert_allclose(together, apart, atol=CLOSE)
+
+
+def test_probabilities_are_those_of_the_last_update() -> None:
+    stream = MODELS["ridge"].stream()
+    found = stream.update([1.0, np.nan])
+    assert found.shape == (3,) and found.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(stream.probabilities, found)
+
+
+def test_what_it_remembers_does_not_grow() -> None:
+    for name in ("ridge", "ridge windows", "gradient"):
+        stream = MODELS[name].stream()
+        sizes = []
+        for _ in range(40):
+            stream.update([0.5, 1.0])
+            held = tree_leaves(list(stream.state.states))
+            sizes.append(sum(x.numel() for x in held if x is not None))
+        assert sizes[20] == sizes[39]
+
+
+@pytest.mark.parametrize("name", ["ridge", "ridge windows", "gradient"])
+def test_a_stream_can_go_back_and_begin_anew(name: str) -> None:
+    model, x = MODELS[name], np.random.RandomState(0).randn(2, 9)
+    stream = model.stream()
+    follow(stream, x[:, :4], None)
+    there = stream.state
+    expected = follow(stream, x[:, 4:], None)
+    stream.state = there
+    assert stream.count == 4
+    np.testing.assert_array_equal(follow(stream, x[:, 4:], None), expected)
+    stream.reset()
+    np.testing.assert_array_equal(follow(stream, x, None), expected)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    plain, timed = MODELS["ridge"].stream(), MODELS["ridge timed"].stream()
+    with pytest.raises(ValueError, match="no observation has come"):
+        _ = plain.probabilities
+    with pytest.raises(ValueError, match=r"observation has shape \(3,\); expected \(2,\)"):
+        plain.update([1, 2, 3])
+    with pytest.raises(ValueError, match="infinity"):
+        plain.update([1, np.inf])
+    with pytest.raises(ValueError, match="time is missing"):
+        timed.update([1, 2])
+    timed.update([1, 2], 5.0)
+    with pytest.raises(ValueError, match=r"time=5.0 does not come after 5.0"):
+        timed.update([1, 2], 5.0)
+    with pytest.raises(ValueError, match="finite"):
+        timed.update([1, 2], np.nan)
+    with pytest.raises(ValueError, match=r"time has shape \(2,\)"):
+        timed.update([1, 2], [6.0, 7.0])
+    with pytest.raises(ValueError, match="batch=0"):
+        MODELS["ridge"].stream(batch=0)
+    with pytest.raises(ValueError, match="another estimator"):
+        plain.state = MODELS["gradient windows"].stream().state
+    with pytest.raises(TypeError, match="state is a int"):
+        plain.state = 3  # type: ignore[assignment]
+
+
+def test_an_update_that_is_refused_changes_nothing() -> None:
+    stream = MODELS["ridge timed"].stream()
+    stream.update([1, 2], 5.0)
+    before = stream.state
+    with pytest.raises(ValueError, match="time"):
+        stream.update([1, 2], 4.0)
+    assert stream.state is before
+
+
+def test_a_regressor_of_one_target_gives_a_number() -> None:
+    X, _ = waves(12)
+    model = SliceRegressor(**RIDGE).fit(X, np.arange(12.0))
+    assert np.ndim(model.stream().update(X[0, :, 0])) == 0
+    assert model.stream(batch=12).update(X[:, :, 0]).shape == (12,)

@@ -1,0 +1,246 @@
+"""The native log-signatures against pure torch, in values and gradients."""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from slicekit.native import available, library, reason
+from slicekit.native.log_signatures import _SIZES, _tables, forward, pullback, suits
+from slicekit.paths import LieBasis, hall, log_signatures, lyndon
+from slicekit.paths.windowed_runs import _forward, _pullback, in_torch, run_windows
+
+pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+
+DTYPES = [torch.float32, torch.float64]
+BASES = [
+    *(hall(channels, 2) for channels in (2, 3, 6, 11)),
+    *(lyndon(channels, 3) for channels in (2, 3, 5, 6, 7, 8, 9)),
+    *(hall(2, 7), hall(3, 4), lyndon(4, 4), hall(3, 5)),
+]
+OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE, BAD_INDEX = range(6)
+
+
+@pytest.fixture(autouse=True)
+def _poisoned_memory() -> Iterator[None]:
+    """New tensors are full of NaN, so that a read of memory that was never written shows."""
+    deterministic: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(before[0])
+    deterministic.fill_uninitialized_memory = before[1]
+
+
+def steps_of(batch: int, length: int, channels: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Increments of a random path that goes about as far as one."""
+    path = torch.randn(batch, length, channels, dtype=torch.float64) / max(length, 1) ** 0.5
+    return path.to(dtype)
+
+
+def check(
+    increments: Tensor,
+    basis: LieBasis,
+    window: int = 1,
+    edges: Tensor | None = None,
+    scale: float = 1.0,
+) -> None:
+    """Compare values and gradients with pure torch in double precision.
+
+    Errors are measured against the largest number that comes up, at least `scale`.
+    """
+    leaf = increments.double().requires_grad_()
+    expected = in_torch(leaf, basis, window, edges)
+    found = forward(increments, basis, window, edges)
+    gradient = torch.randn_like(found)
+    (in_leaf,) = torch.autograd.grad(expected, leaf, gradient.double())
+    pulled = pullback(increments, gradient, basis, window, edges)
+    for one, other in ((found, expected.detach()), (pulled, in_leaf)):
+        assert one.dtype == increments.dtype
+        bound = 512 * torch.finfo(one.dtype).eps * max(scale, float(other.abs().max()))
+        assert (one - other).abs().max() <= bound
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("basis", BASES, ids=repr)
+def test_short_windows_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:
+    for length, window in [(1, 1), (7, 3), (33, 12), (40, 33)]:
+        check(steps_of(3, length, basis.channels, dtype), basis, window)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("basis", [hall(6, 2), hall(3, 3), lyndon(2, 5)], ids=repr)
+def test_long_windows_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:
+    """They are cut into pieces: one round, several, and pieces that are partly empty."""
+    for length, window in [(129, 129), (1025, 1025), (2500, 1300)]:
+        check(steps_of(2, length, basis.channels, dtype), basis, window)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("basis", [hall(4, 2), lyndon(3, 3), hall(2, 4)], ids=repr)
+def test_windows_of_any_length_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:
+    """Also empty ones, long ones beside short ones, and increments that are in no window."""
+    edges = torch.tensor([[0, 3, 3, 40, 400], [2, 2, 2, 2, 2], [0, 1, 300, 301, 390]])
+    check(steps_of(3, 400, basis.channels, dtype), basis, edges=edges)
+    check(steps_of(3, 400, basis.channels, dtype), basis, edges=edges.clamp_max(30))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_paths_keep_their_digits(dtype: torch.dtype) -> None:
+    check(steps_of(1, 18_000, 6, dtype), hall(6, 3), 18_000)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_paths_that_go_far_and_come_back_keep_their_digits(dtype: torch.dtype) -> None:
+    """The signature on the way is far larger than at the end."""
+    out = steps_of(1, 1000, 3) + 0.01
+    path = torch.cat([out, -out.flip(1)], 1).to(dtype)
+    check(path, hall(3, 3), 2000, scale=10.0**3)
+
+
+@pytest.mark.parametrize("length", [5, 300])
+def test_gradcheck(length: int) -> None:
+    basis = hall(2, 3)
+    increments = steps_of(1, length, 2).requires_grad_()
+    assert suits(increments, basis)
+    torch.autograd.gradcheck(lambda x: log_signatures(x, basis, length), increments, fast_mode=True)
+
+
+def test_second_derivatives_go_through_torch() -> None:
+    increments = steps_of(2, 5, 2).requires_grad_()
+    torch.autograd.gradgradcheck(lambda x: log_signatures(x, hall(2, 3), 3), increments)
+
+
+def test_the_operators_are_sound() -> None:
+    increments = steps_of(2, 7, 3)
+    edges = torch.tensor([[0, 2, 7], [1, 1, 4]])
+    for given in (None, edges):
+        windows = 3 if given is None else 2
+        gradient = torch.randn(2, windows, hall(3, 3).size, dtype=torch.float64)
+        torch.library.opcheck(_forward, (increments, given, 3, "hall", 3, 3))
+        torch.library.opcheck(_pullback, (increments, given, gradient, 3, "hall", 3, 3))
+
+
+def test_a_compiled_graph_holds_it_whole() -> None:
+    basis = hall(3, 3)
+
+    def loss(x: Tensor) -> Tensor:
+        return log_signatures(x, basis, 4).square().sum()
+
+    increments = steps_of(2, 10, 3).requires_grad_()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(increments), increments)
+    (expected,) = torch.autograd.grad(loss(increments), increments)
+    assert torch.allclose(found, expected)
+
+
+def test_vmap_and_grad_go_through() -> None:
+    basis, increments = hall(2, 3), steps_of(3, 8, 2).reshape(3, 1, 8, 2)
+    found = torch.vmap(lambda x: log_signatures(x, basis, 3))(increments)
+    expected = log_signatures(increments.flatten(0, 1), basis, 3)
+    assert torch.equal(found.flatten(0, 1), expected)
+
+    def loss(x: Tensor) -> Tensor:
+        return log_signatures(x, basis, 3).square().sum()
+
+    gradients = torch.vmap(torch.func.grad(loss))(increments)
+    assert torch.allclose(gradients[1], torch.func.grad(loss)(increments[1]))
+
+
+def test_torch_uses_it_where_it_applies() -> None:
+    assert suits(torch.zeros(1, 2, 3), hall(3, 2))
+    assert not suits(torch.zeros(1, 2, 3), hall(3, 1))
+    assert not suits(torch.zeros(1, 2, 1), hall(1, 3))
+    assert not suits(torch.zeros(1, 2, 3, dtype=torch.bfloat16), hall(3, 2))
+    assert not suits(torch.zeros(1, 2, 3, device="meta"), hall(3, 2))
+    increments = steps_of(2, 9, 3)
+    expected = forward(increments, hall(3, 2), 4, None)
+    assert torch.equal(run_windows(increments, hall(3, 2), 4), expected)
+
+
+def test_strides_and_negated_views_make_no_difference() -> None:
+    basis, increments = hall(3, 2), steps_of(4, 6, 3)
+    turned = increments.mT.contiguous().mT
+    assert torch.equal(forward(turned, basis, 4, None), forward(increments, basis, 4, None))
+    view = torch.complex(increments, increments).conj().imag
+    assert view.is_neg()
+    assert torch.equal(forward(view, basis, 4, None), forward(-increments, basis, 4, None))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_is_not_finite_shows_and_stays_in_its_window(value: float) -> None:
+    basis, increments = hall(3, 3), steps_of(3, 12, 3)
+    sound = forward(increments, basis, 4, None)
+    increments[1, 5, 2] = value
+    found = forward(increments, basis, 4, None)
+    others = torch.ones(3, 3, dtype=torch.bool)
+    others[1, 1] = False
+    assert not found[1, 1].isfinite().all()
+    assert torch.equal(found[others], sound[others])
+
+
+@pytest.mark.parametrize("length", [40, 1500])
+def test_threads_change_no_bit(length: int) -> None:
+    basis, increments = hall(4, 3), steps_of(9, length, 4, torch.float32)
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        value = forward(increments, basis, 700, None)
+        found.append((value, pullback(increments, torch.ones_like(value), basis, 700, None)))
+    torch.set_num_threads(before)
+    for value, gradient in found[1:]:
+        assert torch.equal(value, found[0][0]) and torch.equal(gradient, found[0][1])
+
+
+def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: int) -> int:
+    """What the forward pass returns for a small sound problem with some sizes changed."""
+    found = library()
+    assert found is not None
+    basis = hall(2, 2)
+    tables = _tables(basis)
+    sizes = {
+        **{"real": 4, "batch": 1, "length": 4, "channels": 2, "depth": 2, "windows": 2},
+        **{"window": 2, "size": 3, "top": 1, "prefixes": 1, "splits": 1, "changes": 3},
+        **{"threads": 1},
+        **changed,
+    }
+    numbers = ctypes.byref((ctypes.c_int64 * len(_SIZES))(*(sizes[name] for name in _SIZES)))
+    edges = None if edge is None else torch.tensor([[0, edge, 4]])
+    found.c.slicekit_log_signatures_workspace.restype = ctypes.c_int64
+    needed = found.c.slicekit_log_signatures_workspace(numbers)
+    arrays = [torch.zeros(8), torch.zeros(6), torch.zeros(max(needed, 1), dtype=torch.uint8)]
+    pointers = [ctypes.c_void_p(x.data_ptr() if given else None) for x in arrays]
+    return found.c.slicekit_log_signatures_forward(
+        numbers,
+        ctypes.byref(tables.pointers()),
+        ctypes.c_void_p(None if edges is None else edges.data_ptr()),
+        *pointers,
+        ctypes.c_int64(needed + spare),
+    )
+
+
+def test_faults_are_named() -> None:
+    assert status() == OK
+    assert status(edge=3) == OK
+    assert status(real=2) == BAD_OPTION
+    for wrong in ({"batch": -1}, {"channels": 0}, {"depth": 1}, {"depth": 17}, {"window": 0}):
+        assert status(**wrong) == BAD_SIZE
+    for wrong in ({"windows": 3}, {"threads": 0}, {"batch": 2**62}, {"top": 4}, {"size": 0}):
+        assert status(**wrong) == BAD_SIZE
+    assert status(top=0) == BAD_INDEX
+    assert status(splits=0) == BAD_INDEX
+    assert status(edge=5) == BAD_INDEX
+    assert status(edge=-1) == BAD_INDEX
+    assert status(given=0) == BAD_POINTER
+    assert status(given=0, batch=0) == OK
+    assert status(spare=-1) == BAD_WORKSPACE
+
+
+def test_edges_outside_the_path_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="an index outside its table"):
+        forward(torch.zeros(1, 4, 2), hall(2, 2), 1, torch.tensor([[0, 5]]))
