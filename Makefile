@@ -82,5 +82,5 @@ $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 
 $(INSTALLED_PEERS): pyproject.toml constraints.txt $(NATIVE)
 	$(make_venv)
-	$(PIP_INSTALL) -e '.[all,dev,peers]'
+	$(PIP_INSTALL) -e '.[all,aeon,dev,peers]'
 	@touch $(INSTALLED) $@

@@ -39,6 +39,8 @@ NAMES = [
     "Recurrent",
     "SLiCE",
     "SequenceModel",
+    "SliceClassifier",
+    "SliceRegressor",
     "Sparse",
     "State",
     "Tabulated",

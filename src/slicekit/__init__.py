@@ -10,6 +10,8 @@ Example:
     torch.Size([2, 10, 128])
 """
 
+from typing import TYPE_CHECKING, Any
+
 from slicekit.citations import cite
 from slicekit.flows import Euler, Exponential, LogODE
 from slicekit.layers import (
@@ -26,8 +28,7 @@ from slicekit.layers import (
     TimeAndInput,
     Wiring,
 )
-from slicekit.paths import Tabulated, increments
-from slicekit.paths.windows import Duration
+from slicekit.paths import Duration, Tabulated, increments
 from slicekit.scans import (
     Associative,
     Chunked,
@@ -51,6 +52,9 @@ from slicekit.structures import (
     Sparse,
     WalshHadamard,
 )
+
+if TYPE_CHECKING:
+    from slicekit.estimators import SliceClassifier, SliceRegressor
 
 __version__ = "0.1.0"
 
@@ -82,6 +86,8 @@ __all__ = [
     "Recurrent",
     "SLiCE",
     "SequenceModel",
+    "SliceClassifier",
+    "SliceRegressor",
     "Sparse",
     "State",
     "Tabulated",
@@ -95,3 +101,12 @@ __all__ = [
     "save",
     "solve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, which need scikit-learn, when they are first asked for."""
+    if name in ("SliceClassifier", "SliceRegressor"):
+        from slicekit import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

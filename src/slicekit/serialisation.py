@@ -42,7 +42,7 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         TypeError: if a part of the model can't be described (a module of yours inside `Pointwise`,
             say); nothing is written then.
     """
-    configuration = json.dumps({"format": FORMAT, "model": _describe(model, "model")})
+    configuration = json.dumps({"format": FORMAT, "model": describe(model, "model")})
     tensors = {name: x.detach().contiguous().clone() for name, x in model.state_dict().items()}
     target = Path(path)
     if not target.parent.is_dir():
@@ -102,7 +102,7 @@ def load(
         raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
     handed = {cls.__name__: cls for cls in classes}
     try:
-        model = _build(configuration["model"], handed)
+        model = build(configuration["model"], handed)
         if not isinstance(model, nn.Module):
             raise TypeError(f"it describes a {type(model).__name__}, not a module")
     except (ValueError, KeyError, TypeError) as error:
@@ -118,12 +118,21 @@ def load(
     return model.eval()
 
 
-def _describe(value: Any, place: str) -> Any:
+def describe(value: Any, place: str) -> Any:
+    """A description by plain data, which `build` makes the value from again.
+
+    Args:
+        value: plain data, a policy, a structure, or a module with a `configuration()`.
+        place: where it stands, for the error message.
+
+    Raises:
+        TypeError: if it is none of these.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_describe(x, f"{place}[{i}]") for i, x in enumerate(value)]}
+        return {kind: [describe(x, f"{place}[{i}]") for i, x in enumerate(value)]}
     if isinstance(value, type) and getattr(nn, value.__name__, None) is value:
         return {"nn": value.__name__}
     if hasattr(value, "configuration"):
@@ -139,17 +148,18 @@ def _describe(value: Any, place: str) -> Any:
     if _KNOWN.get(name) is not type(value):
         described["own"] = True  # a class of the user's, perhaps with the name of one of ours
     described["class"] = name
-    described["arguments"] = {k: _describe(v, f"{place}.{k}") for k, v in arguments.items()}
+    described["arguments"] = {k: describe(v, f"{place}.{k}") for k, v in arguments.items()}
     return described
 
 
-def _build(described: Any, handed: dict[str, type]) -> Any:
+def build(described: Any, handed: dict[str, type]) -> Any:
+    """What `describe` described, with fresh parameters; `handed` are the caller's own classes."""
     if not isinstance(described, dict):
         return described
     if "tuple" in described:
-        return tuple(_build(x, handed) for x in described["tuple"])
+        return tuple(build(x, handed) for x in described["tuple"])
     if "list" in described:
-        return [_build(x, handed) for x in described["list"]]
+        return [build(x, handed) for x in described["list"]]
     if "nn" in described:
         found = getattr(nn, described["nn"], None)
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
@@ -159,6 +169,6 @@ def _build(described: Any, handed: dict[str, type]) -> Any:
     known = handed if described.get("own") else handed | _KNOWN
     if name not in known:
         raise ValueError(f"it holds a {name}; hand its class over: load(..., classes=[{name}])")
-    arguments = {k: _build(v, handed) for k, v in described["arguments"].items()}
+    arguments = {k: build(v, handed) for k, v in described["arguments"].items()}
     positional = arguments.pop("*", ())
     return known[name](*positional, **arguments)

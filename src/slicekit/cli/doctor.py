@@ -18,7 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "sklearn": ("scikit-learn",),
     "jax": ("jax",),
     "aeon": ("aeon",),
-    "peers": ("torch-slices",),
+    "peers": ("torch-slices", "pysiglib", "signax"),
 }
 """The distributions of each optional extra, as in pyproject.toml."""
 

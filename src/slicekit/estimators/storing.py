@@ -23,7 +23,7 @@ from slicekit.estimators.network import Max, Recipe, SeriesNetwork
 from slicekit.estimators.preparation import Preparation
 from slicekit.estimators.reservoir import RandomRecipe, Reservoir
 from slicekit.estimators.windows import Windows
-from slicekit.serialisation import _build, _describe
+from slicekit.serialisation import build, describe
 from slicekit.training import files
 
 FORMAT = "slicekit-estimator-1"
@@ -41,14 +41,14 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
     header = {
         "format": FORMAT,
         "estimator": type(estimator).__name__,
-        "parameters": {k: _describe(_plain(v), k) for k, v in parameters.items()},
+        "parameters": {k: describe(_plain(v), k) for k, v in parameters.items()},
         "fitted": _fitted(estimator),
         "features": {
             part: {k: v for k, v in vars(x).items() if not isinstance(v, torch.Tensor)}
             for part, x in parts.items()
         },
-        "recipe": _describe(estimator.recipe_, "recipe_"),
-        "networks": [_describe(x, "network") for x in estimator.networks_],
+        "recipe": describe(estimator.recipe_, "recipe_"),
+        "networks": [describe(x, "network") for x in estimator.networks_],
         "history": [[h.steps, h.validation, h.penalty] for h in estimator.history_],
     }
     tensors = {
@@ -103,7 +103,7 @@ def _rebuild(
     handed: dict[str, type],
     device: str | None,
 ) -> Any:
-    parameters = {k: _build(v, handed) for k, v in header["parameters"].items()}
+    parameters = {k: build(v, handed) for k, v in header["parameters"].items()}
     estimator = kind(**(parameters | {"device": device}))
     for name, value in header["fitted"].items():
         setattr(estimator, name, _array(value) if isinstance(value, dict) else value)
@@ -112,14 +112,14 @@ def _rebuild(
         Preparation(**_below("preparation.", tensors), **numbers["preparation"]),
         Windows(**_below("windows.", tensors), **numbers["windows"]),
     )
-    estimator.recipe_ = _build(header["recipe"], handed)
+    estimator.recipe_ = build(header["recipe"], handed)
     estimator.history_ = [
         History(steps, tuple((step, loss) for step, loss in validation), penalty)
         for steps, validation, penalty in header["history"]
     ]
     networks = []
     for i, described in enumerate(header["networks"]):
-        network = _build(described, handed)
+        network = build(described, handed)
         if not isinstance(network, nn.Module):
             raise TypeError(f"it describes a {type(network).__name__}, not a network")
         network.load_state_dict(_below(f"networks.{i}.", tensors))

@@ -104,6 +104,7 @@ class _FunctionTask(Task):
         check_whole("batch", batch)
         lengths = check_range_of_lengths("lengths", lengths, self.shortest)
         returned = self._function(batch, lengths, generator)
+        assert self.vocabulary is not None
         try:
             found = _as_batch(returned, batch)
             _check_classes(found, self.vocabulary, self.outputs)

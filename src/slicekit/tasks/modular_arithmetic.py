@@ -119,7 +119,7 @@ class ModularArithmetic(Language):
     def _digit(self, token: int) -> int:
         if not ZERO <= token < ZERO + self.modulus:
             raise ValueError(
-                f"tokens holds {token}, expected a digit, {ZERO}..{self.vocabulary - 1}"
+                f"tokens holds {token}, expected a digit, {ZERO}..{ZERO + self.modulus - 1}"
             )
         return token - ZERO
 

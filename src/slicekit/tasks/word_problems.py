@@ -94,8 +94,8 @@ class WordProblem(Task):
     def oracle(self, tokens: Sequence[int]) -> list[int | None]:
         """The running products: permutations one after the other, or steps through the table."""
         for token in tokens:
-            if not 0 <= token < self.vocabulary:
-                raise ValueError(f"tokens holds {token}, expected 0..{self.vocabulary - 1}")
+            if not 0 <= token < self.outputs:
+                raise ValueError(f"tokens holds {token}, expected 0..{self.outputs - 1}")
         permutations = self.group.permutations
         targets: list[int | None] = []
         if permutations is None:
