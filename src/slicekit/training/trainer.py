@@ -10,7 +10,6 @@ from types import TracebackType
 
 import torch
 from torch import nn
-from torch.autograd.graph import increment_version
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from slicekit.tasks.base import Batch, Task
@@ -111,8 +110,6 @@ class Trainer:
             clip_grads_with_norm_(self._parameters, settings.clip, norm)
         set_rate(self._optimiser, rate)
         self._optimiser.step()
-        # The fused optimiser does not, and what is derived from weights may be kept by version.
-        increment_version(self._parameters)
         if self._average is not None:
             self._average.update()
         self._curriculum.observe(accuracy)
