@@ -86,20 +86,7 @@ def load(
         FileNotFoundError: if there is no such file.
         ValueError: if it is damaged, truncated, no slicekit model, or names an unknown class.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no model at {path}")
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as stored:
-            header = (stored.metadata() or {}).get("slicekit")
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from error
-    try:
-        configuration = json.loads(header or "")
-        if configuration["format"] != FORMAT:
-            raise KeyError("format")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
+    configuration, tensors = read_stored(path, FORMAT, "model", device)
     handed = {cls.__name__: cls for cls in classes}
     try:
         model = build(configuration["model"], handed)
@@ -116,6 +103,41 @@ def load(
     except RuntimeError as error:
         raise ValueError(f"{path}: the tensors do not fit the configuration: {error}") from error
     return model.eval()
+
+
+def read_stored(
+    path: str | os.PathLike[str],
+    wanted: str,
+    what: str,
+    device: str | torch.device = "cpu",
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The header and the tensors of a file of slicekit's.
+
+    Args:
+        path: the file.
+        wanted: the format that its header must name.
+        what: it should hold, for the messages.
+        device: where to put the tensors.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is damaged, truncated or of another format.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no {what} at {path}")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as stored:
+            text = (stored.metadata() or {}).get("slicekit")
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+    try:
+        header = json.loads(text or "")
+        if header["format"] != wanted:
+            raise KeyError("format")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is a safetensors file, but no slicekit {what}") from error
+    return header, tensors
 
 
 def describe(value: Any, place: str) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
@@ -23,7 +22,7 @@ from slicekit.estimators.network import Max, Recipe, SeriesNetwork
 from slicekit.estimators.preparation import Preparation
 from slicekit.estimators.reservoir import RandomRecipe, Reservoir
 from slicekit.estimators.windows import Windows
-from slicekit.serialisation import build, describe
+from slicekit.serialisation import build, describe, read_stored
 from slicekit.training import files
 
 FORMAT = "slicekit-estimator-1"
@@ -71,20 +70,7 @@ def read(
     kind: type, path: str | os.PathLike[str], classes: Iterable[type], device: str | None
 ) -> Any:
     """The inverse of `write`; errors name the file."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no estimator at {path}")
-    try:
-        with safe_open(path, framework="pt") as stored:
-            text = (stored.metadata() or {}).get("slicekit")
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from error
-    try:
-        header = json.loads(text or "")
-        if header["format"] != FORMAT:
-            raise KeyError("format")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is a safetensors file, but no slicekit estimator") from error
+    header, tensors = read_stored(path, FORMAT, "estimator")
     if header.get("estimator") != kind.__name__:
         raise ValueError(
             f"{path} holds a {header.get('estimator')}; load it with {header.get('estimator')}.load"
