@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from slicekit import SLiCE, catalogue, load, save, tasks
+from slicekit.catalogue.tokens import TOKEN_MODELS
 
 PAPER = ("bd-slice", "dplr-slice", "wh-slice", "s-slice", "de-lncde", "d-slice", "d-de-slice")
-every_model = pytest.mark.parametrize("name", catalogue.MODELS)
+every_model = pytest.mark.parametrize("name", TOKEN_MODELS)
 every_family = pytest.mark.parametrize("task_name", ["a5", "parity"])
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from slicekit import SLiCE, catalogue, load, save
+from slicekit.catalogue.baselines import BASELINES
 from slicekit.catalogue.series import OTHER, PAPER, STRUCTURES, series_design
 from slicekit.layers import Last
 from slicekit.tasks import SeriesTask
@@ -144,7 +145,7 @@ def test_other_data_sets_have_a_design_too() -> None:
 def test_series_are_trained_with_the_papers_models_by_default_with_the_blocks() -> None:
     own = task("SelfRegulationSCP1")
     assert catalogue.default(own) == "bd-slice"
-    assert set(catalogue.names(own)) == set(STRUCTURES)
+    assert set(catalogue.names(own)) == {*STRUCTURES, *BASELINES}
     with pytest.raises(
         ValueError, match=r"'projective-slice' is for tokens, but SelfRegulationSCP1"
     ):

@@ -83,6 +83,98 @@ _ENTRIES = {
   journal = {Philosophical Magazine},
   year    = {1867}
 }""",
+    "hochreiter1997lstm": """@article{hochreiter1997lstm,
+  title     = {Long Short-Term Memory},
+  author    = {Hochreiter, Sepp and Schmidhuber, J{\\"u}rgen},
+  journal   = {Neural Computation},
+  year      = {1997}
+}""",
+    "gers2000forget": """@article{gers2000forget,
+  title     = {Learning to Forget: Continual Prediction with {LSTM}},
+  author    = {Gers, Felix A. and Schmidhuber, J{\\"u}rgen and Cummins, Fred},
+  journal   = {Neural Computation},
+  year      = {2000}
+}""",
+    "beck2024xlstm": """@inproceedings{beck2024xlstm,
+  title     = {{xLSTM}: Extended Long Short-Term Memory},
+  author    = {Beck, Maximilian and P{\\"o}ppel, Korbinian and Spanring, Markus and Auer,
+               Andreas and Prudnikova, Oleksandra and Kopp, Michael and Klambauer, G{\\"u}nter
+               and Brandstetter, Johannes and Hochreiter, Sepp},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024}
+}""",
+    "smith2023s5": """@inproceedings{smith2023s5,
+  title     = {Simplified State Space Layers for Sequence Modeling},
+  author    = {Smith, Jimmy T. H. and Warrington, Andrew and Linderman, Scott W.},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2023}
+}""",
+    "orvieto2023lru": """@inproceedings{orvieto2023lru,
+  title     = {Resurrecting Recurrent Neural Networks for Long Sequences},
+  author    = {Orvieto, Antonio and Smith, Samuel L. and Gu, Albert and Fernando, Anushan and
+               Gulcehre, Caglar and Pascanu, Razvan and De, Soham},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2023}
+}""",
+    "gu2023mamba": """@article{gu2023mamba,
+  title     = {Mamba: Linear-Time Sequence Modeling with Selective State Spaces},
+  author    = {Gu, Albert and Dao, Tri},
+  journal   = {arXiv preprint},
+  year      = {2023}
+}""",
+    "dao2024mamba2": """@inproceedings{dao2024mamba2,
+  title     = {Transformers are {SSM}s: Generalized Models and Efficient Algorithms Through
+               Structured State Space Duality},
+  author    = {Dao, Tri and Gu, Albert},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2024}
+}""",
+    "schlag2021": """@inproceedings{schlag2021,
+  title     = {Linear Transformers Are Secretly Fast Weight Programmers},
+  author    = {Schlag, Imanol and Irie, Kazuki and Schmidhuber, J{\\"u}rgen},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2021}
+}""",
+    "grazzi2025": """@inproceedings{grazzi2025,
+  title     = {Unlocking State-Tracking in Linear {RNN}s Through Negative Eigenvalues},
+  author    = {Grazzi, Riccardo and Siems, Julien and Zela, Arber and Franke, J{\\"o}rg K. H.
+               and Hutter, Frank and Pontil, Massimiliano},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2025}
+}""",
+    "yang2025gated": """@inproceedings{yang2025gated,
+  title     = {Gated Delta Networks: Improving {Mamba2} with Delta Rule},
+  author    = {Yang, Songlin and Kautz, Jan and Hatamizadeh, Ali},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2025}
+}""",
+    "peng2025rwkv7": """@article{peng2025rwkv7,
+  title     = {{RWKV}-7 \"Goose\" with Expressive Dynamic State Evolution},
+  author    = {Peng, Bo and Zhang, Ruichong and Goldstein, Daniel and Alcaide, Eric and others},
+  journal   = {arXiv preprint},
+  year      = {2025}
+}""",
+    "yang2024gla": """@inproceedings{yang2024gla,
+  title     = {Gated Linear Attention Transformers with Hardware-Efficient Training},
+  author    = {Yang, Songlin and Wang, Bailin and Shen, Yikang and Panda, Rameswar and Kim,
+               Yoon},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2024}
+}""",
+    "vaswani2017": """@inproceedings{vaswani2017,
+  title     = {Attention Is All You Need},
+  author    = {Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and
+               Jones, Llion and Gomez, Aidan N. and Kaiser, {\\L}ukasz and Polosukhin, Illia},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2017}
+}""",
+    "su2024roformer": """@article{su2024roformer,
+  title     = {{RoFormer}: Enhanced Transformer with Rotary Position Embedding},
+  author    = {Su, Jianlin and Ahmed, Murtadha and Lu, Yu and Pan, Shengfeng and Bo, Wen and
+               Liu, Yunfeng},
+  journal   = {Neurocomputing},
+  year      = {2024}
+}""",
 }
 
 

@@ -18,13 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from slicekit import flows, layers, scans, structures
+from slicekit import flows, layers, mixers, scans, structures
 
 FORMAT = "slicekit-model-1"
 
 _KNOWN: dict[str, type] = {
     name: value
-    for room in (structures, flows, scans, layers)
+    for room in (structures, flows, scans, layers, mixers)
     for name, value in vars(room).items()
     if isinstance(value, type)
 }

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from slicekit.cli.app import app
 
-SMALL = ["--quick", "--only", "structures", "--shapes", "2x5x16"]
+SMALL = ["structures", "--quick", "--shapes", "2x5x16"]
 
 
 def invoke(*arguments: str) -> Result:
@@ -159,7 +159,13 @@ def test_json_that_can_not_be_written_leaves_the_old_file(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "options",
-    [["--shapes", "2x5"], ["--structures", "cubic"], ["--only", "everything"], ["--rounds", "3"]],
+    [
+        ["--shapes", "2x5"],
+        ["--structures", "cubic"],
+        ["--mixers", "mamba9"],
+        ["everything"],
+        ["--rounds", "3"],
+    ],
 )
 def test_bad_options_are_one_line_and_exit_code_2(options: list[str]) -> None:
     result = invoke(*options)

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slicekit.bench import plots, report, structures, targets
+from slicekit.bench import mixer_report, mixers, plots, report, structures, targets
 from slicekit.bench.memory import Worker, memory_worker
+from slicekit.bench.mixers import MixerRow
 from slicekit.bench.problems import CASES, Shape
 from slicekit.bench.scaling import DIMS, LENGTHS, Curves, of_length, over_dim, over_length
 from slicekit.bench.structures import Row
 from slicekit.bench.targets import Line
 from slicekit.bench.timing import FULL, QUICK, QUICK_TABLE, Effort, keep_freed_memory
 
-SECTIONS = ("targets", "structures", "scaling")
+SECTIONS = ("targets", "structures", "scaling", "mixers")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Choice:
         sections: some of `SECTIONS`.
         names: structures of the table of structures, keys of `CASES`.
         shapes: its shapes; none for those that fit the effort.
+        mixers: rows of the table of mixers, keys of `mixers.CASES`.
         folder: where JSON and pictures go.
         pictures: whether to draw any.
     """
@@ -34,6 +36,7 @@ class Choice:
     sections: tuple[str, ...] = SECTIONS
     names: tuple[str, ...] = tuple(CASES)
     shapes: tuple[Shape, ...] = ()
+    mixers: tuple[str, ...] = tuple(mixers.CASES)
     folder: Path = Path("bench-results")
     pictures: bool = True
 
@@ -57,6 +60,7 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     lengths: Curves = field(default_factory=dict)
     dims: Curves = field(default_factory=dict)
+    mixers: list[MixerRow] = field(default_factory=list)
     seconds: float = 0
     faults: list[str] = field(default_factory=list)
 
@@ -73,6 +77,7 @@ class Found:
                 "length": report.curves_as_data(self.lengths),
                 "dim": report.curves_as_data(self.dims),
             },
+            "mixers": mixer_report.as_data(self.mixers),
         }
 
 
@@ -85,7 +90,12 @@ def run(choice: Choice) -> Found:
     found = Found(report.machine())
     print(", ".join(f"{name} {value}" for name, value in found.machine.items()))
     progress = report.Progress()
-    measures = {"targets": _targets, "structures": _structures, "scaling": _scaling}
+    measures = {
+        "targets": _targets,
+        "structures": _structures,
+        "scaling": _scaling,
+        "mixers": _mixers,
+    }
     with memory_worker() as worker, _written(found, choice, progress):
         for section in choice.sections:
             measures[section](found, choice, worker, progress)
@@ -151,6 +161,20 @@ def _scaling(found: Found, choice: Choice, worker: Worker, progress: report.Prog
     found.dims = over_dim(choice.effort, worker)
     progress.clear()
     report.print_scaling("dim", DIMS, found.dims)
+
+
+def _mixers(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+    mixer_report.print_head()
+    for name in choice.mixers:
+        for width in mixers.WIDTHS[:1] if choice.quick else mixers.WIDTHS:
+            progress.show(f"{name} at width {width}")
+            for row in mixers.measure(name, width, choice.effort):
+                progress.clear()
+                found.mixers.append(row)
+                mixer_report.print_row(row)
+                progress.show(f"{name} at width {width}")
+    progress.clear()
+    mixer_report.print_verdict(found.mixers)
 
 
 def _draw(found: Found, folder: Path) -> None:

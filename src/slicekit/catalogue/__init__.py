@@ -7,13 +7,16 @@ Example:
     ('projective-slice', 100000)
 """
 
+from slicekit.catalogue.baselines import Baseline, MixerDesign
 from slicekit.catalogue.names import MODELS, build, default, names, settings
 from slicekit.catalogue.series import SeriesDesign
 from slicekit.catalogue.tokens import Design, TokenModel
 
 __all__ = [
     "MODELS",
+    "Baseline",
     "Design",
+    "MixerDesign",
     "SeriesDesign",
     "TokenModel",
     "build",

@@ -4,20 +4,23 @@ from dataclasses import replace
 
 import torch
 
+from slicekit.catalogue.baselines import BASELINES, Baseline, MixerDesign
 from slicekit.catalogue.series import STRUCTURES, SeriesDesign, series_design
+from slicekit.catalogue.series_baselines import series_baseline
 from slicekit.catalogue.tokens import TOKEN_MODELS, WORDS, Design, TokenModel
 from slicekit.layers import Pooling, SequenceModel
 from slicekit.suggestions import unknown
 from slicekit.tasks import Task
 from slicekit.training.settings import Settings
 
-MODELS: dict[str, TokenModel] = TOKEN_MODELS
+MODELS: dict[str, TokenModel | Baseline] = {**TOKEN_MODELS, **BASELINES}
 """The named models, in the order to list them in."""
 
 
 def names(task: Task) -> list[str]:
-    """The models that there are for a task: for series, the paper's."""
-    return [name for name in MODELS if task.channels is None or name in STRUCTURES]
+    """The models that there are for a task: for series, the paper's and the baselines."""
+    known = {*STRUCTURES, *BASELINES}
+    return [name for name in MODELS if task.channels is None or name in known]
 
 
 def default(task: Task) -> str:
@@ -32,6 +35,7 @@ def build(
     task: Task,
     *,
     layers: int | None = None,
+    width: int | None = None,
     pool: Pooling | None = None,
     seed: int = 0,
 ) -> SequenceModel:
@@ -41,6 +45,7 @@ def build(
         name: one of `MODELS`.
         task: gives the vocabulary or the channels, and the number of outputs.
         layers: how many blocks, or None for the model's own.
+        width: of a baseline's blocks, or None for its own; SLiCEs are as wide as their structure.
         pool: for series, the readout: `Mean()`, as in the paper, or `Last()`.
         seed: of the initialisation; torch's global source of randomness is left as it was.
 
@@ -54,9 +59,13 @@ def build(
     """
     design = _design(name, task)
     if pool is not None:
-        if not isinstance(design, SeriesDesign):
+        if task.channels is None or isinstance(design, Design):
             raise ValueError(f"pool={pool}, but {name} answers at every position of {task.name}")
         design = replace(design, pool=pool)
+    if width is not None:
+        if not isinstance(design, MixerDesign) or not design.embed:
+            raise ValueError(f"width={width}, but the width of {name} is that of its state")
+        design = replace(design, width=width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return design.build(task, layers)
@@ -71,11 +80,13 @@ def settings(name: str, task: Task) -> Settings:
     return _design(name, task).settings
 
 
-def _design(name: str, task: Task) -> Design | SeriesDesign:
+def _design(name: str, task: Task) -> Design | SeriesDesign | MixerDesign:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     if task.channels is None:
         return MODELS[name].design(task)
+    if name in BASELINES:
+        return series_baseline(name, task)
     if name not in STRUCTURES:
         raise ValueError(
             f"model {name!r} is for tokens, but {task.name} has series; choose from "

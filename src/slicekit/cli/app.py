@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import warnings
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,20 +133,26 @@ class Section(StrEnum):
     TARGETS = "targets"
     STRUCTURES = "structures"
     SCALING = "scaling"
+    MIXERS = "mixers"
 
 
 @app.command("bench")
 def bench_command(
+    section: Annotated[
+        Section | None, typer.Argument(help="One of the tables; all of them by default.")
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer rounds and lines: under two minutes.")
     ] = False,
-    only: Annotated[Section | None, typer.Option(help="One of the tables.")] = None,
     structures: Annotated[
         str | None, typer.Option(help="Rows of the table of structures, as in dense,dplr-4.")
     ] = None,
     shapes: Annotated[
         str | None,
         typer.Option(help="Its shapes, batch x length x dim, as in 32x256x128."),
+    ] = None,
+    mixers: Annotated[
+        str | None, typer.Option(help="Rows of the table of mixers, as in mamba,deltanet.")
     ] = None,
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for results.json and the plots.")
@@ -158,24 +165,39 @@ def bench_command(
     Examples:
       slicekit bench                             everything, half an hour or so
       slicekit bench --quick
-      slicekit bench --only structures --structures dense,dplr-4 --shapes 32x256x128
-      slicekit bench --only scaling --out speed --no-plots
+      slicekit bench structures --structures dense,dplr-4 --shapes 32x256x128
+      slicekit bench scaling --out speed --no-plots
+      slicekit bench mixers                      beside mambapy, xlstm and transformers
 
     Figures are ratios of processor times on one thread, in brackets of wall times on two.
     Contenders take turns, and the least time of each counts.
     """
     from slicekit.bench import command
+    from slicekit.bench.mixers import CASES as MIXERS
     from slicekit.bench.problems import CASES
 
-    names = structures.split(",") if structures else list(CASES)
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise typer.BadParameter(f"--structures {unknown[0]}: choose from {', '.join(CASES)}")
-    sections = command.SECTIONS if only is None else (only.value,)
-    sizes = _shapes(shapes)
-    found = command.run(command.Choice(quick, sections, tuple(names), sizes, out, plots))
+    sections = command.SECTIONS if section is None else (section.value,)
+    choice = command.Choice(
+        quick,
+        sections,
+        _named("--structures", structures, CASES),
+        _shapes(shapes),
+        _named("--mixers", mixers, MIXERS),
+        out,
+        plots,
+    )
+    found = command.run(choice)
     if found.faults:
         raise typer.Exit(1)
+
+
+def _named(option: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """The rows of a table that were asked for, or all."""
+    names = text.split(",") if text else list(known)
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"{option} {name}: choose from {', '.join(known)}")
+    return tuple(names)
 
 
 def _shapes(text: str | None) -> tuple["Shape", ...]:

@@ -37,6 +37,10 @@ def train_command(
         int | None,
         typer.Option(min=1, metavar="N", help="Number of blocks; the model's own by default."),
     ] = None,
+    width: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Width of a baseline; its own by default."),
+    ] = None,
     length: Annotated[
         int | None,
         typer.Option(
@@ -73,6 +77,7 @@ def train_command(
       slicekit train a5 --out runs/paper --resume          go on after a crash
       slicekit train --config runs/paper/config.toml --out runs/again
       slicekit train cycle-navigation --task-option states=7
+      slicekit train parity --model mamba --width 512
       slicekit train my_task.py:MyTask --batch 64 --clip none
       slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
       torchrun --nproc-per-node 2 -m slicekit train a5
@@ -95,6 +100,7 @@ def train_command(
         "task": task,
         "model": model,
         "layers": layers,
+        "width": width,
         "length": length,
         "out": None if out is None else str(out),
         "threads": threads,

@@ -44,6 +44,7 @@ KEYS: dict[str, Rule] = {
     "task": _text,
     "model": _text,
     "layers": Whole(1),
+    "width": Whole(1),
     "length": Whole(1),
     "threads": Whole(1),
     "out": _text,
@@ -141,6 +142,7 @@ class Choice:
         task: made from both.
         model_name: one of the catalogue's.
         layers: number of blocks, or None for the model's own.
+        width: of a baseline's blocks, or None for its own.
         settings: of the training.
         threads: for torch to use, or None for its own choice.
     """
@@ -150,13 +152,18 @@ class Choice:
     task: Task
     model_name: str
     layers: int | None
+    width: int | None
     settings: Settings
     threads: int | None
 
     def build(self) -> SequenceModel:
         """The model, untrained."""
         return catalogue.build(
-            self.model_name, self.task, layers=self.layers, seed=self.settings.seed
+            self.model_name,
+            self.task,
+            layers=self.layers,
+            width=self.width,
+            seed=self.settings.seed,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -165,6 +172,7 @@ class Choice:
             "task": self.task_name,
             "model": self.model_name,
             "layers": self.layers,
+            "width": self.width,
             "threads": self.threads,
             OPTIONS: self.task_options or None,
         }
@@ -187,7 +195,8 @@ def resolve(table: Mapping[str, Any]) -> Choice:
     model = table.get("model") or catalogue.default(task)
     recipe, given = catalogue.settings(model, task).as_table(), table.get(TRAINING, {})
     settings = Settings.from_table(_with_lengths(recipe | given, given, length, task))
-    return Choice(name, options, task, model, table.get("layers"), settings, table.get("threads"))
+    sizes = table.get("layers"), table.get("width")
+    return Choice(name, options, task, model, *sizes, settings, table.get("threads"))
 
 
 def _with_lengths(

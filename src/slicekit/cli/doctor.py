@@ -18,7 +18,17 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "sklearn": ("scikit-learn",),
     "jax": ("jax",),
     "aeon": ("aeon",),
-    "peers": ("torch-slices", "pysiglib", "signax"),
+    "peers": (
+        "torch-slices",
+        "pysiglib",
+        "signax",
+        "mambapy",
+        "xlstm",
+        "transformers",
+        "flash-linear-attention",
+        "torchdiffeq",
+        "torchcde",
+    ),
 }
 """The distributions of each optional extra, as in pyproject.toml."""
 

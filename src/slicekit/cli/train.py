@@ -137,6 +137,7 @@ def _plain(choice: Choice) -> dict[str, Any]:
         "task_options": choice.task_options,
         "model": choice.model_name,
         "layers": choice.layers,
+        "width": choice.width,
     }
     return told | {x.name: getattr(choice.settings, x.name) for x in fields(choice.settings)}
 

@@ -6,31 +6,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from slicekit.checks import Lengths
+from slicekit.layers.norms import LayerNorm, RMSNorm
 from slicekit.layers.state import State
 from slicekit.layers.windowed import Places
 from slicekit.paths import Tabulated, mask_past_end
-
-
-@dataclass(frozen=True)
-class LayerNorm:
-    """Layer normalisation with scale and shift."""
-
-    eps: float = 1e-5
-
-    def module(self, width: int) -> nn.Module:
-        """The module for vectors of that size."""
-        return nn.LayerNorm(width, eps=self.eps)
-
-
-@dataclass(frozen=True)
-class RMSNorm:
-    """Normalisation by the root mean square, with scale."""
-
-    eps: float = 1e-6
-
-    def module(self, width: int) -> nn.Module:
-        """The module for vectors of that size."""
-        return nn.RMSNorm(width, eps=self.eps)
 
 
 @dataclass(frozen=True)

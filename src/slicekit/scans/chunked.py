@@ -1,11 +1,28 @@
-"""The portable fast path: steps in chunks, with a hand-written adjoint; see `chunk_passes`."""
+"""The portable fast path: steps in chunks, with a hand-written adjoint; see `chunk_passes`, and
+`outer_passes` for matrix states that are only read out.
+"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
 from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.inputs import Outer
 from slicekit.scans.opaque import run_opaque
-from slicekit.scans.sources import FromTransitions
+from slicekit.scans.sources import FromTransitions, Source
+from slicekit.structures import DiagonalTransition, LowRankTransition
+from slicekit.structures.diagonal import narrowed
+
+LARGE_DIAGONAL = 128 * 128 * 4
+"""Bytes of a matrix state from which on products beat kernels, with diagonal transitions."""
+
+LARGE_LOW_RANK = 192 * 192 * 4
+"""The same with low-rank transitions."""
+
+LONG = 128
+"""Steps from which on products beat kernels."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +31,11 @@ class Chunked(Scan):
 
     Args:
         size: steps in a chunk; None lets the transitions of a chunk fill a few megabytes.
+
+    With a readout, inputs that are `Outer` or none, and a real diagonal or low-rank transition, a
+    chunk is a few matrix products and its states are never made; its steps are then the largest
+    power of two up to `size`, at most 128. A diagonal with one number for all rows, passed as an
+    expanded tensor, is faster than any other, and gets its gradient in the first row.
 
     First derivatives in reverse mode only: for others use `Recurrent`.
     """
@@ -37,4 +59,47 @@ class Chunked(Scan):
             raise ValueError(
                 f"scan={self!r} does not know {type(source.transition).__name__}; use Recurrent()"
             )
+        if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
+            return run_opaque("outer", _narrowed(recurrence), self.size or 0)
         return run_opaque("chunked", recurrence, self.size or 0)
+
+
+def by_products(
+    source: Source, inputs: Tensor | Outer | None, readout: Tensor | None, projective: bool
+) -> bool:
+    """Whether `Chunked` runs matrix products instead of steps."""
+    if readout is None or projective or isinstance(inputs, Tensor):
+        return False
+    if not isinstance(source, FromTransitions) or source.tensors[0].is_complex():
+        return False
+    return type(source.transition) in (DiagonalTransition, LowRankTransition)
+
+
+def beats_native(source: Source, state: Tensor) -> bool:
+    """Whether matrix products are faster than the kernels of `Native` on a CPU.
+
+    Kernels win while a state lies in the first cache, and for short sequences. A length that is
+    left open while torch traces does not count as long.
+
+    Args:
+        source: of a kind for which `by_products` holds.
+        state: (batch, dim, columns), the initial state.
+    """
+    low_rank = len(source.tensors) > 1
+    size = state.shape[-2] * state.shape[-1] * state.element_size()
+    large = size >= (LARGE_LOW_RANK if low_rank else LARGE_DIAGONAL)
+    return statically_known_true(large) and statically_known_true(source.length >= LONG)
+
+
+def _narrowed(recurrence: Recurrence) -> Recurrence:
+    """With inputs, and with a gate that all rows share as one number."""
+    source, state = recurrence.source, recurrence.state
+    assert isinstance(source, FromTransitions)
+    inputs = recurrence.inputs
+    if inputs is None:
+        batch, length, zero = source.batch, source.length, state.new_zeros(())
+        left = zero.expand(batch, length, state.shape[-2])
+        inputs = Outer(left, zero.expand(batch, length, state.shape[-1]))
+    diagonal, *thin = source.tensors
+    transition = source.transition.with_tensors((narrowed(diagonal), *thin))
+    return replace(recurrence, source=FromTransitions(transition), inputs=inputs)

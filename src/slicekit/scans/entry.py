@@ -22,13 +22,14 @@ from slicekit.native import available, warn_once
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
-from slicekit.scans.chunked import Chunked
+from slicekit.scans.chunked import Chunked, beats_native, by_products
 from slicekit.scans.inputs import Outer
 from slicekit.scans.native import Native, why_not
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
 from slicekit.structures import Parameters, Structure, Transition
+from slicekit.structures.diagonal import narrowed
 
 HALF = (torch.bfloat16, torch.float16)
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -211,7 +212,7 @@ def propagate(
     _check_length("transitions", length)
     given = first.dtype
     if given in HALF:
-        transitions = transitions.with_tensors(tuple(x.float() for x in transitions.tensors()))
+        transitions = transitions.with_tensors(tuple(_widened(x) for x in transitions.tensors()))
     work = transitions.tensors()[0].dtype
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=first.device)
@@ -267,7 +268,7 @@ def _run(
 ) -> Any:
     work = state.columns.dtype
     projective = state.log_norm is not None
-    scan = _choose(source, scan, projective, readout is not None)
+    scan = _choose(source, scan, state, inputs, readout)
     if inputs is not None and projective:
         raise ValueError(
             "inputs with a Projective initial_state: an affine recurrence does not only scale, "
@@ -288,7 +289,13 @@ def _run(
     return states, Projective(state.plain(last), state.plain(last_norm))
 
 
-def _choose(source: Source, scan: Scan | None, projective: bool, readout: bool) -> Scan:
+def _choose(
+    source: Source,
+    scan: Scan | None,
+    state: _State,
+    inputs: Tensor | Outer | None,
+    readout: Tensor | None,
+) -> Scan:
     """The scan that was asked for, or the fastest that applies."""
     if scan is not None:
         if not isinstance(scan, Scan):
@@ -296,7 +303,11 @@ def _choose(source: Source, scan: Scan | None, projective: bool, readout: bool) 
                 f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None"
             )
         return scan
-    if not why_not(source, projective, readout):
+    projective = state.log_norm is not None
+    if not why_not(source, projective, readout is not None):
+        products = by_products(source, inputs, readout, projective)
+        if products and beats_native(source, state.columns):
+            return Chunked()
         if available():
             return Native()
         warn_once()
@@ -339,6 +350,11 @@ def _inputs(
 def _computed(parameters: Parameters) -> Parameters:
     """Half precision as float32."""
     return {name: x.float() if x.dtype in HALF else x for name, x in parameters.items()}
+
+
+def _widened(x: Tensor) -> Tensor:
+    """Half precision as float32, with numbers that are expanded still expanded."""
+    return narrowed(x).float().expand_as(x)
 
 
 def _cast(name: str, x: Tensor, work: torch.dtype) -> Tensor:

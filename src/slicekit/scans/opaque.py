@@ -1,8 +1,8 @@
 """Scans as opaque operators: their two passes, which torch does not look into.
 
 torch.compile takes an operator whole instead of unrolling time; around the operators stand
-Functions, which torch.func can transform. The passes themselves are `chunk_passes` and
-`native_passes`.
+Functions, which torch.func can transform. The passes themselves are `chunk_passes`,
+`outer_passes` and `native_passes`.
 """
 
 from typing import Any
@@ -15,6 +15,7 @@ from slicekit.scans.base import Recurrence, Solution
 from slicekit.scans.chunk_passes import Passes
 from slicekit.scans.inputs import as_tensors
 from slicekit.scans.native_passes import NativePasses
+from slicekit.scans.outer_passes import OuterPasses
 from slicekit.scans.sources import rebuild
 
 RESCALE_EVERY = 8
@@ -53,8 +54,9 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
 Plan = tuple[str, str, int, int, int, int]
 
 
-PASSES: dict[str, type[Passes] | type[NativePasses]] = {
+PASSES: dict[str, type[Passes] | type[OuterPasses] | type[NativePasses]] = {
     "chunked": Passes,
+    "outer": OuterPasses,
     "native": NativePasses,
 }
 
@@ -67,7 +69,7 @@ def _passes(
     size: int,
     rescale: int,
     operands: list[Tensor],
-) -> Passes | NativePasses:
+) -> Passes | OuterPasses | NativePasses:
     source = rebuild(spec, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None

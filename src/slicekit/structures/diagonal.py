@@ -20,6 +20,20 @@ from slicekit.structures.base import (
 )
 
 
+def narrowed(diagonal: Tensor) -> Tensor:
+    """(..., 1) if the last axis is one number expanded, which fast paths know by its zero stride.
+
+    Args:
+        diagonal: (..., dim).
+    """
+    return diagonal[..., :1] if diagonal.stride(-1) == 0 else diagonal
+
+
+def ones_unless(valid: Tensor, diagonal: Tensor) -> Tensor:
+    """The diagonal (..., dim), one wherever valid is false; expanded numbers stay expanded."""
+    return torch.where(valid.unsqueeze(-1), narrowed(diagonal), 1.0).expand_as(diagonal)
+
+
 @dataclass(frozen=True, eq=False)
 class DiagonalTransition(Transition):
     """h is sent to values * h; values (..., dim), real or complex."""
@@ -47,7 +61,7 @@ class DiagonalTransition(Transition):
 
     def where(self, valid: Tensor) -> Self:
         """One wherever valid is false."""
-        return type(self)(torch.where(valid.unsqueeze(-1), self.values, 1.0))
+        return type(self)(ones_unless(valid, self.values))
 
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
         """Gradient in the values, summed over columns."""

@@ -20,6 +20,7 @@ from slicekit.structures.base import (
     weighted_sum,
     weighted_sum_pullback,
 )
+from slicekit.structures.diagonal import ones_unless
 from slicekit.structures.exponential import exponential_action
 
 
@@ -57,11 +58,11 @@ class LowRankTransition(Transition):
 
     def where(self, valid: Tensor) -> Self:
         """The identity wherever valid is false."""
-        one = valid.unsqueeze(-1)
+        thin = valid.unsqueeze(-1).unsqueeze(-1)
         return type(self)(
-            torch.where(one, self.diagonal, 1.0),
-            torch.where(one.unsqueeze(-1), self.left, 0.0),
-            self.right.where(one.unsqueeze(-1), 0.0),
+            ones_unless(valid, self.diagonal),
+            torch.where(thin, self.left, 0.0),
+            self.right.where(thin, 0.0),
         )
 
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:

@@ -1,0 +1,211 @@
+"""The paper's baselines and their kin: sizes and training settings, as plain data.
+
+On tokens, as in the paper: one block of width 1024 on word problems, two of width 128 on regular
+languages (`width=512` is the paper's other choice; 256 and 512 for Mamba-2, which is what the
+authors ran as Mamba there). A block is the mixer, a gated linear unit, each with a skip connection,
+and a layer norm; LSTMs are stacked directly, and xLSTM and the Transformer have blocks of their
+own.
+
+On series, see `series_baselines`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from slicekit import mixers
+from slicekit.catalogue.tokens import PAPER_LANGUAGES, PAPER_WORDS, WORDS
+from slicekit.layers import (
+    Block,
+    FeedForward,
+    LayerNorm,
+    Mean,
+    Pooling,
+    SequenceModel,
+    Wiring,
+)
+from slicekit.tasks import Task
+from slicekit.training.settings import Settings
+
+Blocks = Callable[[int, int, float], list[nn.Module]]
+"""Makes the blocks of a model, given width, number of layers and dropout."""
+
+WORDS_WIDTH, LANGUAGES_WIDTH = 1024, 128
+
+
+@dataclass(frozen=True)
+class MixerDesign:
+    """A stack of mixers for one kind of task.
+
+    Attributes:
+        blocks: makes its blocks.
+        settings: how it is trained.
+        width: size of the embedding and of every block.
+        layers: how many blocks.
+        dropout: probability, in every block.
+        final_norm: whether a layer norm precedes the head.
+        pool: for series, the readout.
+        embed: for series, whether elements are embedded.
+    """
+
+    blocks: Blocks
+    settings: Settings
+    width: int
+    layers: int = 1
+    dropout: float = 0.0
+    final_norm: bool = False
+    pool: Pooling = Mean()
+    embed: bool = True
+
+    def build(self, task: Task, layers: int | None = None) -> SequenceModel:
+        """The model, initialised from torch's global source of randomness."""
+        layers = self.layers if layers is None else layers
+        blocks = self.blocks(self.width, layers, self.dropout)
+        series = task.channels is not None
+        return SequenceModel(
+            vocabulary=None if series else task.vocabulary,
+            channels=task.channels,
+            outputs=task.outputs,
+            width=self.width,
+            embed=self.embed,
+            blocks=blocks,
+            pool=self.pool if series else None,
+            final_norm=self.final_norm,
+        )
+
+
+GATED = Wiring(feedforward=FeedForward(nn.GLU))
+"""The block of the baselines: y = x + mixer(x); y = y + GLU(W y + b); layer norm; dropout."""
+
+
+def gated(mixer: Callable[[int], nn.Module]) -> Blocks:
+    """Blocks of a mixer and a gated linear unit."""
+
+    def blocks(width: int, layers: int, dropout: float) -> list[nn.Module]:
+        return [Block(mixer(width), width, GATED, dropout) for _ in range(layers)]
+
+    return blocks
+
+
+def _stacked_lstms(width: int, layers: int, dropout: float) -> list[nn.Module]:
+    return [mixers.LSTM(width, width) for _ in range(layers)]
+
+
+def _xlstm(width: int, layers: int, dropout: float) -> list[nn.Module]:
+    return mixers.xlstm_blocks(width, layers, dropout=dropout)
+
+
+TRANSFORMER_HIDDEN, TRANSFORMER_HEADS = 512, 16
+
+
+def _attention_blocks(
+    width: int, layers: int, dropout: float, positions: mixers.Rotary | None
+) -> list[nn.Module]:
+    expansion = max(1, TRANSFORMER_HIDDEN // width)
+    wiring = Wiring.pre_norm(expansion, LayerNorm())
+    heads = min(TRANSFORMER_HEADS, width // 4)
+    return [
+        Block(mixers.CausalAttention(width, heads, positions), width, wiring, dropout)
+        for _ in range(layers)
+    ]
+
+
+def _rotary(width: int, layers: int, dropout: float) -> list[nn.Module]:
+    return _attention_blocks(width, layers, dropout, mixers.Rotary())
+
+
+def _sinusoidal(width: int, layers: int, dropout: float) -> list[nn.Module]:
+    blocks = _attention_blocks(width, layers, dropout, None)
+    return [mixers.SinusoidalPositions(width), *blocks]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A model of the literature, for tasks with tokens.
+
+    Attributes:
+        summary: one line.
+        blocks: makes its blocks.
+        words_width, languages_width: its width on word problems and on regular languages.
+        final_norm: whether a layer norm precedes the head.
+    """
+
+    summary: str
+    blocks: Blocks
+    words_width: int = WORDS_WIDTH
+    languages_width: int = LANGUAGES_WIDTH
+    final_norm: bool = False
+
+    def design(self, task: Task) -> MixerDesign:
+        """The design for a task with tokens."""
+        if task.family == WORDS:
+            return MixerDesign(
+                self.blocks,
+                replace(PAPER_WORDS, penalty=0.0),
+                self.words_width,
+                dropout=0.1,
+                final_norm=self.final_norm,
+            )
+        return MixerDesign(
+            self.blocks,
+            replace(PAPER_LANGUAGES, penalty=0.0),
+            self.languages_width,
+            layers=2,
+            dropout=0.01,
+            final_norm=self.final_norm,
+        )
+
+
+FIELD_WIDTH = 64
+"""A field R^w -> R^(w x w) is cubic in the width; the paper has these models on series only."""
+
+
+def _field(summary: str, mixer: Callable[[int], nn.Module]) -> Baseline:
+    return Baseline(summary, gated(mixer), FIELD_WIDTH, FIELD_WIDTH)
+
+
+BASELINES: dict[str, Baseline] = {
+    "lstm": Baseline("LSTMs stacked directly, a nonlinear recurrence", _stacked_lstms),
+    "slstm": Baseline("sLSTM, a nonlinear recurrence with exponential gates", gated(mixers.SLSTM)),
+    "mlstm": Baseline("mLSTM, a matrix memory with a gate a head", gated(mixers.MLSTM)),
+    "xlstm": Baseline("xLSTM[1:1], mLSTM and sLSTM blocks in turn", _xlstm, final_norm=True),
+    "deltanet": Baseline("the delta rule, eigenvalues in [0, 1]", gated(mixers.DeltaNet)),
+    "deltanet-neg": Baseline(
+        "the delta rule, eigenvalues in [-1, 1]",
+        gated(lambda width: mixers.DeltaNet(width, negative=True)),
+    ),
+    "gated-deltanet": Baseline("the delta rule with a gate a head", gated(mixers.GatedDeltaNet)),
+    "gated-deltaproduct": Baseline(
+        "two delta rules a step and a gate, eigenvalues in [-1, 1]",
+        gated(lambda width: mixers.GatedDeltaProduct(width, rank=2, negative=True)),
+    ),
+    "rwkv7": Baseline("RWKV-7, a generalised delta rule with diagonal decay", gated(mixers.RWKV7)),
+    "gla": Baseline("gated linear attention", gated(mixers.GatedLinearAttention)),
+    "transformer": Baseline(
+        "causal attention with rotary positions, norms first", _rotary, final_norm=True
+    ),
+    "transformer-sinusoidal": Baseline(
+        "causal attention with sinusoidal positions, norms first", _sinusoidal, final_norm=True
+    ),
+    "s4d": Baseline("S4D, a diagonal recurrence that does not see its input", gated(mixers.S4D)),
+    "s5": Baseline(
+        "S5, one diagonal recurrence for all channels", gated(lambda w: mixers.S5(w, w))
+    ),
+    "lru": Baseline("the linear recurrent unit", gated(lambda w: mixers.LRU(w, w))),
+    "s6": Baseline("S6, the selective state space model in Mamba", gated(mixers.S6)),
+    "mamba": Baseline("Mamba", gated(mixers.Mamba)),
+    "mamba2": Baseline(
+        "Mamba-2, the paper's Mamba on tokens", gated(mixers.Mamba2), languages_width=256
+    ),
+    "ncde": _field("a neural CDE, driven by a cubic path", lambda w: mixers.NCDE(w, w, hidden=w)),
+    "nrde": _field(
+        "a neural rough differential equation",
+        lambda w: mixers.NRDE(w, w, window=1, log_depth=1, hidden=w),
+    ),
+    "log-ncde": _field(
+        "a Log-NCDE, whose field is a network with its Lie brackets",
+        lambda w: mixers.LogNCDE(w, w, window=1, log_depth=1, hidden=w),
+    ),
+}
+"""By name, in the order to list them in."""

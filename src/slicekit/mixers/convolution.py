@@ -1,0 +1,234 @@
+"""The short causal convolution along time that many mixers begin with, and its window as a state.
+
+z_t = b + Σ_j w_j x_{t - size + 1 + j}, for each channel by itself, and y_t = z_t or SiLU(z_t); the
+last size - 1 inputs are carried. On the CPU a C++ kernel does it in one pass over the memory.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from slicekit.dispatch import plain_torch
+from slicekit.native import short_convolution as native
+from slicekit.native.mapping import map_by_loop
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+class ShortConvolution(nn.Module):
+    """A causal convolution of each channel with a filter of its own.
+
+    Args:
+        channels: number of channels.
+        size: number of taps.
+        bias: whether a constant is added.
+        activation: whether SiLU follows.
+
+    The parameters `weight` (channels, 1, size) and `bias` (channels,) are those of a depthwise
+    `torch.nn.Conv1d`, and so is their initialisation.
+
+    Example:
+        >>> convolution = ShortConvolution(3, 4)
+        >>> x = torch.randn(2, 7, 3)
+        >>> y, window = convolution(x, convolution.window(2, x))
+        >>> y.shape, window.shape
+        (torch.Size([2, 7, 3]), torch.Size([2, 3, 3]))
+    """
+
+    def __init__(
+        self, channels: int, size: int, bias: bool = True, activation: bool = False
+    ) -> None:
+        """Draw the taps."""
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"size={size}; expected at least one tap")
+        self.channels, self.size, self.activation = channels, size, activation
+        bound = size**-0.5
+        self.weight = nn.Parameter(torch.empty(channels, 1, size).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+
+    def window(self, batch: int, like: Tensor) -> Tensor:
+        """What precedes the first input: zeros (batch, size - 1, channels)."""
+        return like.new_zeros(batch, self.size - 1, self.channels)
+
+    def forward(
+        self, x: Tensor, window: Tensor, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Filter a part of some sequences.
+
+        Args:
+            x: (batch, length, channels).
+            window: (batch, size - 1, channels), the inputs before it.
+            lengths: (batch,) int64, or None.
+
+        Returns:
+            (batch, length, channels), and the last size - 1 inputs that count.
+        """
+        y = short_convolution(x, window, self.weight, self.bias, self.activation)
+        return y, _next_window(x, window, lengths)
+
+
+def short_convolution(
+    x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool = False
+) -> Tensor:
+    """Filter along time, in the dtype of x (in float32 for half precision on the CPU).
+
+    Args:
+        x: (batch, length, channels).
+        window: (batch, size - 1, channels), the inputs before it.
+        weight: (channels, 1, size).
+        bias: (channels,), or None.
+        activation: whether SiLU follows.
+
+    Returns:
+        (batch, length, channels).
+
+    Example:
+        >>> x = torch.tensor([1.0, 2.0, 3.0]).reshape(1, 3, 1)
+        >>> mean = torch.full((1, 1, 2), 0.5)
+        >>> short_convolution(x, torch.zeros(1, 1, 1), mean, None).flatten()
+        tensor([0.5000, 1.5000, 2.5000])
+    """
+    widened = x.device.type == "cpu" and x.dtype in HALF
+    work = torch.float32 if widened else x.dtype
+    constant = None if bias is None else bias.to(work)
+    operands = x.to(work), window.to(work), weight.to(work), constant
+    if not native.suits(operands[0]):
+        return in_torch(*operands, activation).to(x.dtype)
+    (outputs,) = _ShortConvolution.apply(*operands, activation)
+    return outputs.to(x.dtype)
+
+
+def in_torch(
+    x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool
+) -> Tensor:
+    """As `short_convolution`, without the kernel."""
+    seen = torch.cat([window, x], 1)
+    z = functional.conv1d(seen.mT, weight, bias, groups=x.shape[-1]).mT
+    return functional.silu(z) if activation else z
+
+
+def _next_window(x: Tensor, window: Tensor, lengths: Tensor | None) -> Tensor:
+    """The last inputs that count, without a copy of x where it is long enough."""
+    size = window.shape[1]
+    if lengths is None and x.shape[1] >= size:
+        return x[:, x.shape[1] - size :].to(window.dtype)
+    seen = torch.cat([window.to(x.dtype), x], 1)
+    return last_window(seen, size, lengths).to(window.dtype)
+
+
+def last_window(seen: Tensor, size: int, lengths: Tensor | None) -> Tensor:
+    """The last inputs of each sequence.
+
+    Args:
+        seen: (batch, size + length, channels): the window before a part, and the part.
+        size: how many to keep.
+        lengths: (batch,) int64, how many elements of the part count; None for all.
+
+    Returns:
+        (batch, size, channels).
+    """
+    if lengths is None:
+        return seen[:, seen.shape[1] - size :]
+    places = lengths.unsqueeze(1) + torch.arange(size, device=seen.device)
+    return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, seen.shape[-1]))
+
+
+@torch.library.custom_op("slicekit::short_convolution", mutates_args=())
+def _convolve(
+    x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool
+) -> Tensor:
+    with plain_torch():
+        return native.forward([x, window, weight, bias], activation)
+
+
+@_convolve.register_fake
+def _(x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("slicekit::short_convolution_adjoint", mutates_args=())
+def _adjoint(
+    x: Tensor,
+    window: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: bool,
+    in_outputs: Tensor,
+) -> list[Tensor]:
+    with plain_torch():
+        found = native.backward([x, window, weight, bias], activation, in_outputs)
+        return [y for y in found if y is not None]
+
+
+@_adjoint.register_fake
+def _(
+    x: Tensor,
+    window: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: bool,
+    in_outputs: Tensor,
+) -> list[Tensor]:
+    return [y.new_empty(y.shape) for y in (x, window, weight, bias) if y is not None]
+
+
+class _ShortConvolution(torch.autograd.Function):
+    """A tuple of one tensor, the outputs."""
+
+    @staticmethod
+    def forward(
+        x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool
+    ) -> tuple[Tensor]:
+        return (_convolve(x, window, weight, bias, activation),)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        *operands, ctx.activation = inputs
+        ctx.save_for_backward(*operands)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        operands = ctx.saved_tensors
+        # A Function inside a Function's backward is more than torch.compile can trace.
+        run: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
+        found = run(*operands, ctx.activation, gradients[0])
+        return *found, *([None] if operands[3] is None else []), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_ShortConvolution, info, in_dims, args)
+
+
+class _Adjoint(torch.autograd.Function):
+    """The gradients, differentiable through pure torch."""
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(_adjoint(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        *operands, ctx.activation, in_outputs = inputs
+        ctx.save_for_backward(*operands, in_outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        *operands, in_outputs = ctx.saved_tensors
+        given = [x for x in operands if x is not None]
+
+        def run(*given: Tensor) -> Tensor:
+            bias = given[3] if len(given) > 3 else None
+            return in_torch(*given[:3], bias, ctx.activation)
+
+        def pullback(*args: Tensor) -> tuple[Tensor, ...]:
+            return torch.func.vjp(run, *args[:-1])[1](args[-1])
+
+        *found, in_in_outputs = torch.func.vjp(pullback, *given, in_outputs)[1](gradients)
+        return *found, *([None] if operands[3] is None else []), None, in_in_outputs
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_Adjoint, info, in_dims, args)

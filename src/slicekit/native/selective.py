@@ -1,0 +1,109 @@
+"""Selective scans; see native/include/slicekit_selective.h, which this mirrors."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from slicekit.native.library import available, check, library
+
+CHUNK = 64
+"""Steps between two states that are stored."""
+
+SIZES = ("real", "batch", "length", "channels", "dim", "threads")
+OPERANDS = ("steps", "rates", "inputs", "left", "readout", "state")
+RESULTS = ("outputs", "last", "starts")
+GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
+
+
+class Task(ctypes.Structure):
+    """`slicekit_selective` of slicekit_selective.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in ("lengths", *OPERANDS, *RESULTS)),
+        *((name, ctypes.c_void_p) for name in ("in_outputs", "in_last", *GRADIENTS)),
+        ("work", ctypes.c_void_p),
+        ("work_bytes", ctypes.c_int64),
+    ]
+
+
+def suits(inputs: Tensor) -> bool:
+    """Whether the library is there and takes tensors of this dtype on this device."""
+    known = inputs.dtype in (torch.float32, torch.float64)
+    return inputs.device.type == "cpu" and known and available()
+
+
+def start_shape(inputs: Tensor, dim: int) -> tuple[int, ...]:
+    """The shape of the states that are stored for inputs (batch, length, channels)."""
+    batch, length, channels = inputs.shape
+    width = 32 // inputs.itemsize
+    return batch, -(-length // CHUNK), -(-channels // width), dim, width
+
+
+def forward(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Run all steps.
+
+    Args:
+        operands: steps, rates, inputs, left, readout, state, of one dtype on the CPU.
+        lengths: (batch,) int64 in 0..length, or None.
+
+    Returns:
+        Outputs (batch, length, channels), the last state (batch, channels, dim), and what
+        `backward` needs to make the other states again.
+
+    Raises:
+        RuntimeError: if a length leaves its range.
+    """
+    inputs, state = operands[2], operands[5]
+    results = (
+        inputs.new_empty(inputs.shape),
+        state.new_empty(state.shape),
+        inputs.new_empty(start_shape(inputs, state.shape[-1])),
+    )
+    _call("forward", operands, lengths, dict(zip(RESULTS, results, strict=True)))
+    return results
+
+
+def backward(
+    operands: list[Tensor],
+    lengths: Tensor | None,
+    starts: Tensor,
+    in_outputs: Tensor,
+    in_last: Tensor,
+) -> list[Tensor]:
+    """The gradients of the operands, of those of outputs and last state."""
+    found = [x.new_empty(x.shape) for x in operands]
+    if not len(operands[2]):
+        found[1].zero_()
+    given = {"starts": starts, "in_outputs": in_outputs, "in_last": in_last}
+    arrays = {name: _plain(x) for name, x in given.items()}
+    _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, found, strict=True)))
+    return found
+
+
+def _call(
+    direction: str, operands: list[Tensor], lengths: Tensor | None, others: dict[str, Tensor]
+) -> None:
+    """Run a task; `others` are contiguous tensors under the task's names."""
+    loaded = library()
+    assert loaded is not None
+    function = f"slicekit_selective_{direction}"
+    measure, run = getattr(loaded.c, f"{function}_work"), getattr(loaded.c, function)
+    measure.restype = run.restype = ctypes.c_int64
+    arrays = {name: _plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
+    if lengths is not None:
+        arrays["lengths"] = lengths.contiguous()
+    inputs = arrays["inputs"]
+    sizes = (inputs.itemsize, *inputs.shape, arrays["state"].shape[-1], torch.get_num_threads())
+    task = Task(*sizes)
+    for name, x in arrays.items():
+        setattr(task, name, x.data_ptr())
+    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
+    task.work, task.work_bytes = work.data_ptr(), work.numel()
+    check(run(ctypes.byref(task)), function)
+
+
+def _plain(x: Tensor) -> Tensor:
+    """In memory as it reads: no transposition or sign that is yet to be applied."""
+    return x.resolve_neg().contiguous()

@@ -1,0 +1,83 @@
+"""Short causal convolutions; see native/include/slicekit_short_convolution.h, which this mirrors."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from slicekit.native.library import available, check, library
+
+SIZES = ("real", "batch", "length", "channels", "size", "activation", "threads")
+OPERANDS = ("x", "window", "weight", "bias")
+GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
+
+
+class Task(ctypes.Structure):
+    """`slicekit_short_convolution` of slicekit_short_convolution.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in (*OPERANDS, "outputs", "in_outputs", *GRADIENTS)),
+        ("work", ctypes.c_void_p),
+        ("work_bytes", ctypes.c_int64),
+    ]
+
+
+def suits(x: Tensor) -> bool:
+    """Whether the library is there and takes such inputs (batch, length, channels)."""
+    known = x.dtype in (torch.float32, torch.float64)
+    return x.device.type == "cpu" and known and x.shape[1] > 0 and available()
+
+
+def forward(operands: list[Tensor | None], activation: bool) -> Tensor:
+    """Filter along time.
+
+    Args:
+        operands: x (batch, length, channels), window (batch, size - 1, channels), weight
+            (channels, 1, size) and bias (channels,) or None, of one dtype on the CPU.
+        activation: whether SiLU follows.
+
+    Returns:
+        (batch, length, channels).
+    """
+    x = operands[0]
+    assert x is not None
+    outputs = x.new_empty(x.shape)
+    _call("forward", operands, activation, {"outputs": outputs})
+    return outputs
+
+
+def backward(
+    operands: list[Tensor | None], activation: bool, in_outputs: Tensor
+) -> list[Tensor | None]:
+    """The gradients of the operands, of that of the outputs."""
+    found = [None if x is None else x.new_empty(x.shape) for x in operands]
+    x = operands[0]
+    assert x is not None
+    if not len(x):
+        found = [None if y is None else y.zero_() for y in found]
+    named = zip(GRADIENTS, found, strict=True)
+    arrays = {name: y for name, y in named if y is not None}
+    arrays["in_outputs"] = in_outputs.resolve_neg().contiguous()
+    _call("backward", operands, activation, arrays)
+    return found
+
+
+def _call(
+    direction: str, operands: list[Tensor | None], activation: bool, others: dict[str, Tensor]
+) -> None:
+    """Run a task; `others` are contiguous tensors under the task's names."""
+    loaded = library()
+    assert loaded is not None
+    function = f"slicekit_short_convolution_{direction}"
+    measure, run = loaded.c.slicekit_short_convolution_work, getattr(loaded.c, function)
+    measure.restype = run.restype = ctypes.c_int64
+    named = zip(OPERANDS, operands, strict=True)
+    arrays = {name: x.resolve_neg().contiguous() for name, x in named if x is not None} | others
+    x, size = arrays["x"], arrays["weight"].shape[-1]
+    task = Task(x.itemsize, *x.shape, size, int(activation), torch.get_num_threads())
+    for name, y in arrays.items():
+        setattr(task, name, y.data_ptr())
+    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
+    task.work, task.work_bytes = work.data_ptr(), work.numel()
+    check(run(ctypes.byref(task)), function)

@@ -1,0 +1,163 @@
+"""The two passes over matrix states that are only read out, by matrix products.
+
+The contract is that of `chunk_passes`, but no state is ever made besides the first of each chunk;
+what happens inside a chunk is `outer_chunks`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from slicekit.scans.chunk_decays import decays
+from slicekit.scans.outer_chunks import OuterChunks
+from slicekit.scans.shapes import PassShapes
+from slicekit.scans.sources import Source
+
+CHUNK = 32
+"""Steps in a chunk, if not asked for otherwise."""
+
+ROWS = 64
+"""Rows of a chunk's triangular system at most, if not asked for otherwise."""
+
+LONGEST = 128
+"""Steps in a chunk at most: the scores within a chunk grow with the square."""
+
+GROUP_NUMBERS = 2**17
+"""Reads of the chunks that are worked on at a time; more would leave the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class OuterPasses(PassShapes):
+    """One recurrence of a diagonal or low-rank transition with outer inputs and a readout.
+
+    Attributes:
+        source: the given transitions; a diagonal of shape (batch, length, 1) is one for all rows.
+        state: (batch, dim, columns), the initial state.
+        inputs: left (batch, length, dim) and right (batch, length, columns).
+        readout: (batch, length, dim).
+        size: steps in a chunk are the largest power of two up to it; 0 leaves the choice.
+        rescale: not used.
+    """
+
+    source: Source
+    state: Tensor
+    inputs: tuple[Tensor, ...]
+    readout: Tensor | None
+    size: int
+    rescale: int
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return self.source.length
+
+    @property
+    def rank(self) -> int:
+        """Columns of U and V, or 0."""
+        thin = self.source.tensors[1:]
+        return thin[0].shape[-1] if thin else 0
+
+    def chunk_size(self) -> int:
+        """Steps in a chunk."""
+        asked = self.size or min(CHUNK, max(8, ROWS // max(self.rank, 1)))
+        return 1 << (min(asked, LONGEST).bit_length() - 1)
+
+    def start_shape(self) -> tuple[int, ...]:
+        """(chunks, batch, dim, columns)."""
+        return (-(-self.length // self.chunk_size()), *self.state.shape)
+
+    def keeps(self) -> bool:
+        """Nothing but the states at the chunks' beginnings."""
+        return False
+
+    def blank_kept(self) -> list[Tensor]:
+        """Nothing."""
+        return []
+
+    def forward(self, keep: bool) -> list[Tensor]:
+        """Run all steps: outputs, last state, no factors, and the states at the beginnings."""
+        state = self.state
+        outputs = state.new_empty(self.output_shape())
+        starts = state.new_empty(self.start_shape())
+        for window in self._windows():
+            first, chunks = starts[window.chunks], self._chunks(window, False)
+            drives = chunks.drives()
+            state = chunks.carry(state, drives, first)
+            window.put(outputs, chunks.outputs(first, drives))
+        factors = state.new_empty(self.factor_shape(), dtype=state.dtype.to_real())
+        return [outputs, state.clone(), factors, starts]
+
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
+        """Gradients of the transition's tensors, the state, the inputs and the readout."""
+        assert self.readout is not None
+        starts, carry = saved[3], in_last
+        stepwise = (*self.source.tensors, *self.inputs, self.readout)
+        found = [x.new_empty(x.shape) for x in stepwise]
+        for window in reversed(self._windows()):
+            chunks, moved = self._chunks(window, True), window.take(in_outputs)
+            *gradients, carry = chunks.pullback(starts[window.chunks], moved, carry)
+            for total, x in zip(found, gradients, strict=True):
+                window.put(total, x)
+        count = len(self.source.tensors)
+        return [*found[:count], carry.clone(), *found[count:]]
+
+    def _windows(self) -> list["_Window"]:
+        """Chunks that are worked on together, as many as stay in the cache."""
+        batch, dim, _ = self.state.shape
+        size = min(self.chunk_size(), 1 << (self.length - 1).bit_length())
+        count = max(1, GROUP_NUMBERS // (batch * size * dim * (self.rank + 1)))
+        starts = range(0, self.length, size * count)
+        return [_Window(x, min(x + size * count, self.length), size) for x in starts]
+
+    def _chunks(self, window: "_Window", differentiated: bool) -> OuterChunks:
+        assert self.readout is not None
+        diagonal, *thin = self.source.tensors
+        reads, writes = window.take(self.readout).unsqueeze(1), window.take(self.inputs[0])
+        writes = writes.unsqueeze(1)
+        if thin:
+            left, right = (window.take(x).movedim(-1, 1) for x in thin)
+            reads, writes = torch.cat([right, reads], 1), torch.cat([left, writes], 1)
+        reached = decays(window.take(diagonal, 1.0), reads, writes)
+        return OuterChunks(reached, window.take(self.inputs[1]), window.count, differentiated)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Steps start..stop-1 in chunks of `size`, the last of which may be filled up."""
+
+    start: int
+    stop: int
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        return -(-(self.stop - self.start) // self.size)
+
+    @property
+    def chunks(self) -> slice:
+        """Which of all chunks these are."""
+        first = self.start // self.size
+        return slice(first, first + self.count)
+
+    def take(self, x: Tensor, fill: float = 0.0) -> Tensor:
+        """The window's steps of (batch, length, ...), as (chunks * batch, size, ...)."""
+        own = x[:, self.start : self.stop]
+        missing = self.count * self.size - own.shape[1]
+        if missing:
+            own = pad(own, (0, 0) * (x.ndim - 2) + (0, missing), value=fill)
+        return own.unflatten(1, (self.count, self.size)).transpose(0, 1).flatten(0, 1)
+
+    def put(self, whole: Tensor, x: Tensor) -> None:
+        """Write (chunks * batch, size, ...) into (batch, length, ...), which `take` undoes."""
+        rows = x.unflatten(0, (self.count, -1)).transpose(0, 1)
+        target = whole[:, self.start : self.stop]
+        steps = target.shape[1] // self.size * self.size
+        even = target[:, :steps].unflatten(1, (-1, self.size))
+        even.copy_(rows[:, : even.shape[1]])
+        if steps < target.shape[1]:
+            target[:, steps:] = rows[:, -1, : target.shape[1] - steps]

@@ -1,0 +1,284 @@
+"""The selective scan of S6 and Mamba, whose states never leave the cache.
+
+    h_{t+1}[c, n] = exp(Δ_t[c] A[c, n]) h_t[c, n] + Δ_t[c] B_t[n] x_t[c]
+    y_t[c]        = Σ_n C_t[n] h_{t+1}[c, n]
+
+| here | in Gu and Dao, 2024 |
+|---|---|
+| `steps` | Δ |
+| `rates` | A |
+| `inputs` | x |
+| `left` | B |
+| `readout` | C |
+| `channels`, `dim` | D, N |
+
+It is a diagonal recurrence of size channels x dim: an affine LNCDE driven by Δ. Its transitions are
+dim times as large as its inputs, so they are made where they are used: by the C++ kernel on the
+CPU, elsewhere a chunk of time at a time.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from slicekit.checks import Lengths, check_floating, check_lengths, check_same_device, check_shape
+from slicekit.dispatch import plain_torch
+from slicekit.native import available, reason, warn_once
+from slicekit.native import selective as native
+from slicekit.native.mapping import map_by_loop
+from slicekit.paths import mask_past_end
+from slicekit.scans.base import Scan
+from slicekit.scans.chunked import Chunked
+from slicekit.scans.entry import HALF, propagate
+from slicekit.scans.native import Native
+from slicekit.scans.recurrent import Recurrent
+from slicekit.structures import DiagonalTransition
+
+SEQUENCES = (0, 2, 3, 4)
+"""Places of the operands (batch, length, ...): all but the rates and the state."""
+
+MOST_NUMBERS, LONGEST_CHUNK = 1 << 24, 128
+"""Without the kernel: numbers in the states of a chunk, and steps in it, at most."""
+
+
+def selective_scan(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    initial_state: Tensor,
+    lengths: Lengths | None = None,
+    scan: Scan | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Run a selective scan; all tensors are differentiable.
+
+    Args:
+        steps: Δ, (batch, length, channels), not negative. A step of zero changes nothing.
+        rates: A, (channels, dim), negative where states decay.
+        inputs: x, (batch, length, channels).
+        left: B, (batch, length, dim).
+        readout: C, (batch, length, dim).
+        initial_state: h_0, (batch, channels, dim).
+        lengths: (batch,) integers; what is past the end changes nothing, and outputs there are 0.
+        scan: None for the fastest that applies; `Native()` for the kernel, which gives first
+            derivatives only; `Recurrent()` for a plain loop that stores all states; any other for
+            the scan inside a chunk of time.
+
+    Returns:
+        y (batch, length, channels) in the dtype of the inputs, and the last state
+        (batch, channels, dim) in the precision it was computed in (float32 for half precision).
+
+    Raises:
+        ValueError, TypeError: naming the argument, what it is and what was expected.
+
+    Example:
+        >>> steps, ones = torch.full((1, 3, 1), 0.5), torch.ones(1, 3, 1)
+        >>> rates = -2 * torch.ones(1, 1) * torch.tensor(2.0).log()
+        >>> y, last = selective_scan(steps, rates, ones, ones, ones, torch.zeros(1, 1, 1))
+        >>> y.flatten()
+        tensor([0.5000, 0.7500, 0.8750])
+    """
+    check_shape("inputs", inputs, ("batch", "length", "channels"))
+    check_floating("inputs", inputs)
+    check_shape("rates", rates, (inputs.shape[-1], "dim"))
+    (batch, length, channels), dim = inputs.shape, rates.shape[-1]
+    if length < 1:
+        raise ValueError("inputs has length 0; an empty sequence has no steps")
+    check_shape("steps", steps, (batch, length, channels))
+    check_shape("left", left, (batch, length, dim))
+    check_shape("readout", readout, (batch, length, dim))
+    check_shape("initial_state", initial_state, (batch, channels, dim))
+    given = {"steps": steps, "rates": rates, "inputs": inputs, "left": left}
+    given |= {"readout": readout, "initial_state": initial_state}
+    operands = [_ready(name, x, inputs) for name, x in given.items()]
+    if lengths is not None:
+        lengths = check_lengths(lengths, batch, length, device=inputs.device)
+    outputs, last = _run(operands, lengths, scan)
+    return outputs.to(inputs.dtype), last
+
+
+def _ready(name: str, x: Tensor, inputs: Tensor) -> Tensor:
+    """x in the dtype of the computation: that of the inputs, float32 for half precision."""
+    check_same_device(name, x, "inputs", inputs)
+    work = torch.float32 if inputs.dtype in HALF else inputs.dtype
+    if x.dtype != work and x.dtype not in HALF:
+        raise TypeError(f"{name} has dtype {x.dtype}; expected {work}, as the inputs")
+    return x.to(work)
+
+
+def _run(
+    operands: list[Tensor], lengths: Tensor | None, scan: Scan | None
+) -> tuple[Tensor, Tensor]:
+    inputs = operands[2]
+    if scan is None or isinstance(scan, Native):
+        if native.suits(inputs):
+            outputs, last, _ = _SelectiveScan.apply(*operands, lengths)
+            return outputs, last
+        if scan is not None:
+            obstacle = reason() or f"there is no kernel for {inputs.dtype} on {inputs.device.type}"
+            raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
+        if inputs.device.type == "cpu" and not available():
+            warn_once()
+    if lengths is not None:
+        operands = [
+            mask_past_end(x, lengths) if i in SEQUENCES else x for i, x in enumerate(operands)
+        ]
+    if isinstance(scan, Recurrent):
+        return _run_part(*operands, scan)
+    return _run_chunks(operands, Chunked() if scan is None else scan)
+
+
+def _run_part(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    state: Tensor,
+    scan: Scan,
+) -> tuple[Tensor, Tensor]:
+    """As a diagonal recurrence of vectors, all of whose states are stored."""
+    decays = (steps.unsqueeze(-1) * rates).exp()
+    driven = (steps * inputs).unsqueeze(-1) * left.unsqueeze(-2)
+    transitions = DiagonalTransition(decays.flatten(2))
+    states, last = propagate(transitions, state.flatten(1), driven.flatten(2), scan=scan)
+    outputs = torch.einsum("btcn,btn->btc", states.unflatten(2, rates.shape), readout)
+    return outputs, last.unflatten(1, rates.shape)
+
+
+def _run_chunks(operands: list[Tensor], scan: Scan) -> tuple[Tensor, Tensor]:
+    """A chunk of time after another; the backward pass makes the states of a chunk again."""
+    steps, rates, inputs, left, readout, state = operands
+    fitting = MOST_NUMBERS // max(1, state.numel())
+    size = max(1, min(LONGEST_CHUNK, fitting))
+    outputs = []
+    parts = (x.split(size, 1) for x in (steps, inputs, left, readout))
+    for step, x, b, c in zip(*parts, strict=True):
+        y, state = checkpoint(_run_part, step, rates, x, b, c, state, scan, use_reentrant=False)
+        outputs.append(y)
+    return torch.cat(outputs, 1), state
+
+
+@torch.library.custom_op("slicekit::selective_scan", mutates_args=())
+def _scan(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    with plain_torch():
+        return native.forward([steps, rates, inputs, left, readout, state], lengths)
+
+
+@_scan.register_fake
+def _(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    starts = inputs.new_empty(native.start_shape(inputs, state.shape[-1]))
+    return inputs.new_empty(inputs.shape), state.new_empty(state.shape), starts
+
+
+@torch.library.custom_op("slicekit::selective_scan_adjoint", mutates_args=())
+def _adjoint(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+    starts: Tensor,
+    in_outputs: Tensor,
+    in_last: Tensor,
+) -> list[Tensor]:
+    with plain_torch():
+        operands = [steps, rates, inputs, left, readout, state]
+        return native.backward(operands, lengths, starts, in_outputs, in_last)
+
+
+@_adjoint.register_fake
+def _(
+    steps: Tensor,
+    rates: Tensor,
+    inputs: Tensor,
+    left: Tensor,
+    readout: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+    starts: Tensor,
+    in_outputs: Tensor,
+    in_last: Tensor,
+) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in (steps, rates, inputs, left, readout, state)]
+
+
+class _SelectiveScan(torch.autograd.Function):
+    """What the kernel returns; the first two are differentiable."""
+
+    @staticmethod
+    def forward(
+        steps: Tensor,
+        rates: Tensor,
+        inputs: Tensor,
+        left: Tensor,
+        readout: Tensor,
+        state: Tensor,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return _scan(steps, rates, inputs, left, readout, state, lengths)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        starts = output[2]
+        ctx.save_for_backward(*inputs, starts)
+        ctx.mark_non_differentiable(starts)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        saved = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
+        in_outputs, in_last = gradients[:2]
+        in_outputs = torch.zeros_like(saved[2]) if in_outputs is None else in_outputs
+        in_last = torch.zeros_like(saved[5]) if in_last is None else in_last
+        # A Function inside a Function's backward is more than torch.compile can trace.
+        run: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
+        return *run(*saved, in_outputs, in_last), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_SelectiveScan, info, in_dims, args)
+
+
+class _Adjoint(torch.autograd.Function):
+    """The backward pass as a Function of its own, so that a second derivative is refused."""
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(_adjoint(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            "selective_scan gives first derivatives only; for second derivatives use "
+            "scan=Recurrent()"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_Adjoint, info, in_dims, args)

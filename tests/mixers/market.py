@@ -1,0 +1,22 @@
+"""All mixers, small: what the contract is tested on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.mixers import (
+    market_continuous,
+    market_delta,
+    market_recurrent,
+    market_state_space,
+)
+
+MIXERS: dict[str, Callable[[], Any]] = {
+    **market_recurrent.MIXERS,
+    **market_state_space.MIXERS,
+    **market_delta.MIXERS,
+    **market_continuous.MIXERS,
+}
+
+every_mixer = pytest.mark.parametrize("name", MIXERS)
