@@ -14,7 +14,7 @@ bool use_avx2() {
 
 extern "C" {
 
-int64_t slicekit_interface(void) { return 2; }
+int64_t slicekit_interface(void) { return 3; }
 
 const char *slicekit_isa(void) { return slicekit::use_avx2() ? "avx2" : "baseline"; }
 

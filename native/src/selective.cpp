@@ -40,7 +40,7 @@ struct Plan {
 template <class Real>
 int64_t panel_bytes(const slicekit_selective &task, const Plan &plan, bool backward) {
   Workspace measure(nullptr);
-  Panels<Real>(measure, plan.groups<Real>(task), task.dim, backward);
+  Panels<Real>(measure, plan.groups<Real>(task), task.length, task.dim, backward);
   return round_up(measure.needed(), 64);
 }
 
@@ -111,7 +111,7 @@ void forward_all(const slicekit_selective &task) {
 #pragma omp parallel num_threads(plan.threads)
   {
     Workspace own(panels + this_thread() * bytes);
-    const Panels<Real> mine(own, plan.groups<Real>(task), task.dim, false);
+    const Panels<Real> mine(own, plan.groups<Real>(task), task.length, task.dim, false);
 #pragma omp for schedule(static)
     for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
       const Part<Real> part = plan.part<Real>(task, number);
@@ -130,7 +130,7 @@ void backward_all(const slicekit_selective &task) {
 #pragma omp parallel num_threads(plan.threads)
   {
     Workspace own(panels + this_thread() * bytes);
-    const Panels<Real> mine(own, plan.groups<Real>(task), task.dim, true);
+    const Panels<Real> mine(own, plan.groups<Real>(task), task.length, task.dim, true);
 #pragma omp for schedule(static)
     for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
       const Part<Real> part = plan.part<Real>(task, number);

@@ -46,49 +46,33 @@ struct Part {
   static Real *numbers(void *array) { return static_cast<Real *>(array); }
 };
 
-// The work space of one thread. Panels are (groups, CHUNK), states and rates (groups, dim).
+// The work space of one thread. Panels are (groups, row), where a row holds the steps of a chunk;
+// states and rates are (groups, dim).
 template <class Real>
 struct Panels {
   using V = Vector<Real>;
+  int64_t row;
   V *rates, *states, *steps, *driven, *outputs;
   V *inputs, *in_steps, *in_driven, *in_left, *in_readout;
   Kept<Real> kept;
 
-  Panels(Workspace &work, int64_t groups, int64_t dim, bool backward) {
+  Panels(Workspace &work, int64_t groups, int64_t length, int64_t dim, bool backward) {
+    row = least(CHUNK, length);
     rates = work.take<V>(groups * dim);
     states = work.take<V>(groups * dim);
-    steps = work.take<V>(groups * CHUNK);
-    driven = work.take<V>(groups * CHUNK);
-    outputs = work.take<V>(groups * CHUNK);
+    steps = work.take<V>(groups * row);
+    driven = work.take<V>(groups * row);
+    outputs = work.take<V>(groups * row);
     if (!backward) return;
-    inputs = work.take<V>(groups * CHUNK);
-    in_steps = work.take<V>(groups * CHUNK);
-    in_driven = work.take<V>(groups * CHUNK);
-    in_left = work.take<V>(CHUNK * dim);
-    in_readout = work.take<V>(CHUNK * dim);
-    kept.states = work.take<V>((CHUNK + 1) * TOGETHER);
-    kept.decays = work.take<V>(CHUNK * TOGETHER);
+    inputs = work.take<V>(groups * row);
+    in_steps = work.take<V>(groups * row);
+    in_driven = work.take<V>(groups * row);
+    in_left = work.take<V>(row * dim);
+    in_readout = work.take<V>(row * dim);
+    kept.states = work.take<V>((row + 1) * TOGETHER);
+    kept.decays = work.take<V>(row * TOGETHER);
   }
 };
-
-// A panel from rows (count, ...) that are `row` numbers apart.
-template <class Real>
-void read(const Real *rows, int64_t row, int64_t count, int64_t channels, Vector<Real> *panel) {
-  for (int64_t t = 0; t < count; ++t, rows += row) {
-    for (int64_t c = 0; c < channels; c += WIDTH<Real>) {
-      panel[c / WIDTH<Real> * CHUNK + t] = load_some(rows + c, channels - c);
-    }
-  }
-}
-
-template <class Real>
-void write(const Vector<Real> *panel, int64_t row, int64_t count, int64_t channels, Real *rows) {
-  for (int64_t t = 0; t < count; ++t, rows += row) {
-    for (int64_t c = 0; c < channels; c += WIDTH<Real>) {
-      store_some(rows + c, panel[c / WIDTH<Real> * CHUNK + t], channels - c);
-    }
-  }
-}
 
 // Asks for rows that will be read (WRITE = 0) or written (1) soon; far apart as they are, the
 // processor would not guess them.
@@ -143,14 +127,14 @@ struct Passes {
 
   void forward_chunk(int64_t chunk) const {
     const int64_t groups = part.groups(), count = steps_in(chunk), t = chunk * CHUNK;
-    const int64_t dim = task.dim;
+    const int64_t dim = task.dim, row = panels.row;
     Real *start = part.start(chunk);
     for (int64_t i = 0; i < groups * dim; ++i) store(start + i * WIDTH<Real>, panels.states[i]);
-    read(part.rows(task.steps, t), task.channels, count, part.channels, panels.steps);
-    read(part.rows(task.inputs, t), task.channels, count, part.channels, panels.driven);
+    read(part.rows(task.steps, t), count, panels.steps);
+    read(part.rows(task.inputs, t), count, panels.driven);
     for (int64_t g = 0; g < groups; ++g) {
-      V *driven = panels.driven + g * CHUNK, *outputs = panels.outputs + g * CHUNK;
-      for (int64_t s = 0; s < count; ++s) driven[s] *= panels.steps[g * CHUNK + s];
+      V *driven = panels.driven + g * row, *outputs = panels.outputs + g * row;
+      for (int64_t s = 0; s < count; ++s) driven[s] *= panels.steps[g * row + s];
       clear(outputs, count);
       expect_share<0>(task.steps, chunk + 1, g);
       expect_share<0>(task.inputs, chunk + 1, g);
@@ -161,20 +145,20 @@ struct Passes {
                                           panels.states + g * dim, outputs);
       });
     }
-    write(panels.outputs, task.channels, count, part.channels, part.rows(task.outputs, t));
+    write(panels.outputs, count, part.rows(task.outputs, t));
   }
 
   void backward_chunk(int64_t chunk, V *in_rates) const {
     const int64_t groups = part.groups(), count = steps_in(chunk), t = chunk * CHUNK;
-    const int64_t dim = task.dim;
+    const int64_t dim = task.dim, row = panels.row;
     const Real *start = part.start(chunk);
-    read(part.rows(task.steps, t), task.channels, count, part.channels, panels.steps);
-    read(part.rows(task.inputs, t), task.channels, count, part.channels, panels.inputs);
-    read(part.rows(task.in_outputs, t), task.channels, count, part.channels, panels.outputs);
+    read(part.rows(task.steps, t), count, panels.steps);
+    read(part.rows(task.inputs, t), count, panels.inputs);
+    read(part.rows(task.in_outputs, t), count, panels.outputs);
     clear(panels.in_left, count * dim);
     clear(panels.in_readout, count * dim);
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t panel = g * CHUNK;
+      const int64_t panel = g * row;
       const V *steps = panels.steps + panel, *inputs = panels.inputs + panel;
       V *driven = panels.driven + panel;
       for (int64_t s = 0; s < count; ++s) driven[s] = steps[s] * inputs[s];
@@ -200,8 +184,8 @@ struct Passes {
         in_driven[s] *= steps[s];
       }
     }
-    write(panels.in_steps, task.channels, count, part.channels, part.rows(task.in_steps, t));
-    write(panels.in_driven, task.channels, count, part.channels, part.rows(task.in_inputs, t));
+    write(panels.in_steps, count, part.rows(task.in_steps, t));
+    write(panels.in_driven, count, part.rows(task.in_inputs, t));
   }
 
   // While a group is at work: its share of the chunk's rows of an array.
@@ -217,10 +201,29 @@ struct Passes {
   Drive<Real> drive_of(int64_t group, int64_t t, int64_t count) const {
     return {count,
             task.dim,
-            panels.steps + group * CHUNK,
-            panels.driven + group * CHUNK,
+            panels.steps + group * panels.row,
+            panels.driven + group * panels.row,
             part.entries(task.left, t),
             part.entries(task.readout, t)};
+  }
+
+  // A panel from `count` rows of channels.
+  void read(const Real *rows, int64_t count, V *panel) const {
+    for (int64_t t = 0; t < count; ++t, rows += task.channels) {
+      V *to = panel + t;
+      for (int64_t c = 0; c < part.channels; c += WIDTH<Real>, to += panels.row) {
+        *to = load_some(rows + c, part.channels - c);
+      }
+    }
+  }
+
+  void write(const V *panel, int64_t count, Real *rows) const {
+    for (int64_t t = 0; t < count; ++t, rows += task.channels) {
+      const V *from = panel + t;
+      for (int64_t c = 0; c < part.channels; c += WIDTH<Real>, from += panels.row) {
+        store_some(rows + c, *from, part.channels - c);
+      }
+    }
   }
 
   static void add_lanes(const V *lanes, int64_t count, Real *sums) {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicekit.bench import command, plots, report, scaling, structures, targets
+from slicekit.bench import command, mixers, plots, report, scaling, structures, targets
 from slicekit.bench import contenders as who
 from slicekit.bench.contenders import CHUNKED, RECURRENT
 from slicekit.bench.problems import Setting, Shape
@@ -57,19 +57,22 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "BASE", 16)
     for module in (scaling, command):
         monkeypatch.setattr(module, "DIMS", (4, 8))
+    for name, sizes in {"WIDTHS": (16,), "LENGTHS": (4,), "TOKENS": 4}.items():
+        monkeypatch.setattr(mixers, name, sizes)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_everything_is_printed_written_and_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    choice = ["--quick", "--structures", "diagonal", "--shapes", "2x5x16", "--out", str(tmp_path)]
-    result = invoke(*choice)
+    choice = ["--quick", "--structures", "diagonal", "--shapes", "2x5x16", "--mixers", "s5"]
+    result = invoke(*choice, "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     for expected in (
         "chunked / floor",
         "scaling over length",
         "not measured here",
         "structures at",
+        "mixers, forward and backward",
     ):
         assert expected in result.stdout
     names = {"results.json", "targets.png", "structures.png", "length.png", "dim.png"}

@@ -1,5 +1,7 @@
 """Linear mixers are affine linear CDEs: `solve` with their structure gives their states."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -50,3 +52,8 @@ def test_the_table_has_a_row_for_each_form() -> None:
     lines = table().splitlines()
     assert len(lines) == len(FORMS) + 2
     assert all(line.count(" | ") == 5 for line in lines)
+
+
+def test_the_page_shows_the_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "unification.md"
+    assert table() in page.read_text()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from slicekit import Chunked, Native, Outer, Recurrent, propagate
+from slicekit import Chunked, Outer, Recurrent, propagate
 from slicekit.scans import Recurrence, Scan, Solution, chunked, outer_passes
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import DiagonalTransition, LowRankTransition, Transition
@@ -127,7 +127,8 @@ def test_gradients_are_those_of_finite_differences(kind: Kind) -> None:
     def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(answer(dict(zip(names, tensors, strict=True)), Chunked(2)).values())
 
-    assert torch.autograd.gradcheck(outputs, [x.requires_grad_() for x in leaves.values()])
+    tensors = [x.requires_grad_() for x in leaves.values()]
+    assert torch.autograd.gradcheck(outputs, tensors, fast_mode=True)
 
 
 @every_kind
@@ -162,32 +163,51 @@ def test_a_compiled_scan_takes_any_length() -> None:
         assert_near(found, with_gradients(lambda x: answer(x, Chunked()), leaves), 1e-12)
 
 
-def delta_rule(length: int, dim: int, shared: bool) -> dict[str, Tensor]:
-    """Normalised keys, of which many are alike, and write strengths in [0, 2]."""
-    common = torch.randn(1, 1, dim, dtype=torch.float64)
-    keys = normalize(torch.randn(1, length, dim, dtype=torch.float64) + common, dim=-1)
-    strengths = 2 * torch.rand(1, length, 1, dtype=torch.float64)
-    gates = torch.rand(1, length, 1 if shared else dim, dtype=torch.float64) ** 0.01
-    return {
+def delta_rule(length: int, strengths: Tensor, gates: Tensor) -> dict[str, Tensor]:
+    """Normalised keys, all of them much alike, as float32 numbers in float64."""
+    dim = 16
+    randn = partial(torch.randn, 1, length, dim, dtype=torch.float64)
+    keys = normalize(0.2 * randn() + 1, dim=-1)
+    leaves = {
         "gates": gates,
-        "left": (-strengths * keys).unsqueeze(-1) * gates.unsqueeze(-1),
+        "left": (-strengths * gates * keys).unsqueeze(-1),
         "right": keys.unsqueeze(-1),
         "state": torch.zeros(1, dim, dim, dtype=torch.float64),
         "keys": strengths * keys,
-        "values": torch.randn(1, length, dim, dtype=torch.float64),
-        "queries": normalize(torch.randn(1, length, dim, dtype=torch.float64), dim=-1),
+        "values": randn(),
+        "queries": normalize(randn(), dim=-1),
     }
+    return {name: x.float().double() for name, x in leaves.items()}
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_long_sequences_in_float32_are_exact_to_rounding(shared: bool) -> None:
-    leaves = delta_rule(16384, 16, shared)
+def step_by_step(leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    gates, left, right, state, keys, values, queries = (x[0] for x in leaves.values())
+    outputs = []
+    for t in range(len(keys)):
+        found = right[t].T @ state
+        state = torch.addmm(gates[t].unsqueeze(-1) * state, left[t], found)
+        state = torch.addr(state, keys[t], values[t])
+        outputs.append(queries[t] @ state)
+    return {"outputs": torch.stack(outputs)[None], "last": state[None]}
+
+
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("strengths", ["reflections", "any"])
+def test_long_sequences_are_exact_to_rounding_in_float32(strengths: str, width: int) -> None:
+    length = 16384
+    uniform = partial(torch.rand, 1, length, dtype=torch.float64)
+    strong = torch.full((1, length, 1), 2.0, dtype=torch.float64)
+    if strengths == "any":
+        leaves = delta_rule(length, 2 * uniform().unsqueeze(-1), torch.rand_like(strong) ** 0.01)
+    else:
+        leaves = delta_rule(length, strong, torch.ones_like(strong))
+    leaves["gates"] = leaves["gates"].repeat(1, 1, width)
     single = {name: x.float() for name, x in leaves.items()}
     found = with_gradients(lambda x: answer(x, Chunked()), single)
-    expected = with_gradients(
-        lambda x: answer(x, Native()), {name: x.double() for name, x in single.items()}
-    )
-    assert_near(found, expected, 2e-5)
+    expected = with_gradients(lambda x: answer(x, Chunked()), leaves)
+    assert_near(found, expected, 5e-5 if strengths == "reflections" else 1e-5)
+    plain = step_by_step(leaves)
+    assert_near({name: expected[name] for name in plain}, plain, 1e-11)
 
 
 def test_half_precision_keeps_a_shared_gate_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +245,13 @@ def test_products_are_taken_where_no_states_are_asked_for(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("length", "dim", "rank", "products"),
-    [(128, 128, 0, True), (127, 128, 0, False), (128, 64, 0, False), (128, 128, 1, False)],
+    [
+        (256, 128, 0, True),
+        (255, 128, 0, False),
+        (256, 64, 0, False),
+        (256, 128, 1, False),
+        (256, 256, 1, True),
+    ],
 )
 def test_large_states_of_long_sequences_take_products(
     length: int, dim: int, rank: int, products: bool

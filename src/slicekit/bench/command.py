@@ -27,18 +27,18 @@ class Choice:
         sections: some of `SECTIONS`.
         names: structures of the table of structures, keys of `CASES`.
         shapes: its shapes; none for those that fit the effort.
-        mixers: rows of the table of mixers, keys of `mixers.CASES`.
         folder: where JSON and pictures go.
         pictures: whether to draw any.
+        mixers: rows of the table of mixers, keys of `mixers.CASES`.
     """
 
     quick: bool = False
     sections: tuple[str, ...] = SECTIONS
     names: tuple[str, ...] = tuple(CASES)
     shapes: tuple[Shape, ...] = ()
-    mixers: tuple[str, ...] = tuple(mixers.CASES)
     folder: Path = Path("bench-results")
     pictures: bool = True
+    mixers: tuple[str, ...] = tuple(mixers.CASES)
 
     @property
     def effort(self) -> Effort:

@@ -182,9 +182,9 @@ def bench_command(
         sections,
         _named("--structures", structures, CASES),
         _shapes(shapes),
-        _named("--mixers", mixers, MIXERS),
         out,
         plots,
+        _named("--mixers", mixers, MIXERS),
     )
     found = command.run(choice)
     if found.faults:

@@ -82,7 +82,7 @@ class CausalAttention(Mixer):
     @property
     def citations(self) -> tuple[str, ...]:  # type: ignore[override]
         """Keys of what this mixer uses."""
-        return ("vaswani2017",) if self.positions is None else ("vaswani2017", "su2021")
+        return ("vaswani2017",) if self.positions is None else ("vaswani2017", "su2024roformer")
 
     def start(self, batch: int, like: Tensor) -> State:
         """An empty cache."""

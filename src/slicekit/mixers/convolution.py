@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import concrete
 from slicekit.dispatch import plain_torch
 from slicekit.native import short_convolution as native
 from slicekit.native.mapping import map_by_loop
@@ -97,6 +98,10 @@ def short_convolution(
     operands = x.to(work), window.to(work), weight.to(work), constant
     if not native.suits(operands[0]):
         return in_torch(*operands, activation).to(x.dtype)
+    tensors = [y for y in operands if y is not None]
+    taped = torch.is_grad_enabled() and any(y.requires_grad for y in tensors)
+    if concrete(*tensors) and not taped:
+        return native.forward([*operands], activation).to(x.dtype)
     (outputs,) = _ShortConvolution.apply(*operands, activation)
     return outputs.to(x.dtype)
 
@@ -219,9 +224,8 @@ class _Adjoint(torch.autograd.Function):
         *operands, in_outputs = ctx.saved_tensors
         given = [x for x in operands if x is not None]
 
-        def run(*given: Tensor) -> Tensor:
-            bias = given[3] if len(given) > 3 else None
-            return in_torch(*given[:3], bias, ctx.activation)
+        def run(x: Tensor, window: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+            return in_torch(x, window, weight, bias[0] if bias else None, ctx.activation)
 
         def pullback(*args: Tensor) -> tuple[Tensor, ...]:
             return torch.func.vjp(run, *args[:-1])[1](args[-1])

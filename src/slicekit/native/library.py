@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERFACE = 2
+INTERFACE = 3
 """Number of the C interface that this Python code speaks."""
 
 NAMES = (

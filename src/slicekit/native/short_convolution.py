@@ -1,4 +1,4 @@
-"""Short causal convolutions; see native/include/slicekit_short_convolution.h, which this mirrors."""
+"""Short causal convolutions: the mirror of native/include/slicekit_short_convolution.h."""
 
 import ctypes
 

@@ -30,17 +30,16 @@ class Decays:
         gates: (chunks, size, 1), or (chunks, size, dim) if every row has its own.
         reads: (chunks, kinds, size, dim), the readout last.
         writes: (chunks, kinds, size, dim).
+        differentiated: whether `pullback` will be called.
     """
 
     gates: Tensor
     reads: Tensor
     writes: Tensor
+    differentiated: bool
 
-    def decayed(self, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What the steps are to each other.
-
-        Args:
-            keep: whether `pullback` will be called.
 
         Returns:
             scores: (chunks, kinds, size, kinds, size), by read and write.
@@ -55,6 +54,18 @@ class Decays:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of gates, reads and writes from those of what `decayed` returned."""
         raise NotImplementedError
+
+    def system(self, scores: Tensor) -> Tensor:
+        """Scores of all kinds but the last, in double precision: (chunks, r, size, r, size).
+
+        Reflections keep every error of their triangular system for ever, so it is worth the price.
+        """
+        return precise(scores[:, :-1, :, :-1])
+
+
+def precise(x: Tensor) -> Tensor:
+    """In double precision, where the device has it."""
+    return x if x.device.type == "mps" else x.double()
 
 
 class ScalarDecays(Decays):
@@ -85,7 +96,7 @@ class ScalarDecays(Decays):
         plain = self.reads.flatten(1, 2) @ self.writes.flatten(1, 2).mT
         return plain.view(chunks, kinds, size, kinds, size)
 
-    def decayed(self, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores, reach, lasting and total."""
         products, factors = self._products, self._factors
         return (
@@ -118,6 +129,13 @@ class ScalarDecays(Decays):
         in_writes = in_writes.baddbmm_(in_plain.mT, self.reads.flatten(1, 2))
         return in_gates, in_reads.view_as(self.reads), in_writes.view_as(self.writes)
 
+    def system(self, scores: Tensor) -> Tensor:
+        """Made again, as single precision would have rounded it already."""
+        chunks, kinds, size, _ = self.reads.shape
+        rows = (chunks, kinds - 1, size, kinds - 1, size)
+        reads, writes = (precise(x[:, :-1].flatten(1, 2)) for x in (self.reads, self.writes))
+        return (reads @ writes.mT).view(rows) * self._factors[:, :-1, :, None, 1:]
+
 
 class VectorDecays(Decays):
     """One gate a row: blocks of 1, 2, 4, ... steps are joined two by two.
@@ -128,7 +146,7 @@ class VectorDecays(Decays):
     Inside, the kinds of a step lie side by side, so that blocks are rows that follow each other.
     """
 
-    def decayed(self, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores, reach, lasting and total."""
         chunks, kinds, size, dim = self.reads.shape
         reach, lasting = _by_step(self.reads), _by_step(self.writes)
@@ -142,7 +160,7 @@ class VectorDecays(Decays):
             later, earlier = reach.view(shape)[:, 1], lasting.view(shape)[:, 0]
             first, second = total.reshape(-1, 2, 1, dim).unbind(1)
             _between(scores, block).copy_((later @ earlier.mT).unflatten(0, (chunks, -1)))
-            if keep:
+            if self.differentiated:
                 self._levels.append((later.clone(), earlier.clone(), first, second))
             later *= first
             earlier *= second
@@ -209,7 +227,7 @@ def _column_dot(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-2, keepdim=True)
 
 
-def decays(gates: Tensor, reads: Tensor, writes: Tensor) -> Decays:
+def decays(gates: Tensor, reads: Tensor, writes: Tensor, differentiated: bool) -> Decays:
     """By the number of gates a step."""
     kind = ScalarDecays if gates.shape[-1] == 1 else VectorDecays
-    return kind(gates, reads, writes)
+    return kind(gates, reads, writes, differentiated)

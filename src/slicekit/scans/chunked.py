@@ -19,9 +19,9 @@ LARGE_DIAGONAL = 128 * 128 * 4
 """Bytes of a matrix state from which on products beat kernels, with diagonal transitions."""
 
 LARGE_LOW_RANK = 192 * 192 * 4
-"""The same with low-rank transitions."""
+"""The same with low-rank transitions, for each column of U and V."""
 
-LONG = 128
+LONG = 256
 """Steps from which on products beat kernels."""
 
 
@@ -85,10 +85,10 @@ def beats_native(source: Source, state: Tensor) -> bool:
         source: of a kind for which `by_products` holds.
         state: (batch, dim, columns), the initial state.
     """
-    low_rank = len(source.tensors) > 1
+    thin = source.tensors[1:]
+    large = LARGE_LOW_RANK * thin[0].shape[-1] if thin else LARGE_DIAGONAL
     size = state.shape[-2] * state.shape[-1] * state.element_size()
-    large = size >= (LARGE_LOW_RANK if low_rank else LARGE_DIAGONAL)
-    return statically_known_true(large) and statically_known_true(source.length >= LONG)
+    return statically_known_true(size >= large) and statically_known_true(source.length >= LONG)
 
 
 def _narrowed(recurrence: Recurrence) -> Recurrence:

@@ -31,13 +31,13 @@ class OuterChunks:
         decays: of the gates, reads and writes.
         right: b, (chunks * batch, size, columns).
         count: number of chunks.
-        differentiated: whether `pullback` will be called.
+        known: the inverse of the triangular system, where it was kept.
     """
 
     decays: Decays
     right: Tensor
     count: int
-    differentiated: bool
+    known: Tensor | None = None
 
     @property
     def rank(self) -> int:
@@ -56,19 +56,21 @@ class OuterChunks:
     @cached_property
     def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores, reach, lasting and total."""
-        return self.decays.decayed(self.differentiated)
+        return self.decays.decayed()
 
     @cached_property
     def inverse(self) -> Tensor:
         """(..., rank * size, rank * size), triangular if sorted by time."""
-        rank, size = self.rank, self.size
-        system = self.decayed[0][:, :rank, :, :rank]
-        system = system.permute(0, 2, 1, 4, 3).reshape(-1, size * rank, size * rank)
-        unit = torch.eye(size * rank, dtype=system.dtype, device=system.device)
+        if self.known is not None:
+            return self.known
+        rows, size = self.rank * self.size, (self.size, self.rank)
+        system = self.decays.system(self.decayed[0])
+        system = system.permute(0, 2, 1, 4, 3).reshape(-1, rows, rows)
+        unit = torch.eye(rows, dtype=system.dtype, device=system.device)
         inverse = torch.linalg.solve_triangular(
             -system, unit.expand_as(system), upper=False, unitriangular=True
         )
-        inverse = inverse.view(-1, size, rank, size, rank).permute(0, 2, 1, 4, 3)
+        inverse = inverse.to(self.right.dtype).view(-1, *size, *size).permute(0, 2, 1, 4, 3)
         return inverse.reshape(system.shape)
 
     @cached_property
@@ -148,7 +150,7 @@ class OuterChunks:
             (asked @ drives.mT).view_as(scores),
             (asked @ starts.mT).view(shape),
             (drives @ after.mT).view(shape),
-            (after * starts).sum(-1).sum_to_size(total.shape),
+            _dot(after, starts) if total.shape[-1] == 1 else (after * starts).sum(-1),
         )
         in_thin = (in_writes, in_reads) if rank else ()
         in_thin = (x[:, :rank].movedim(1, -1) for x in in_thin)
@@ -180,3 +182,8 @@ class OuterChunks:
             if rank:
                 before.baddbmm_(pulls[j], inners[j].baddbmm_(thins[j], end))
         return begin, ends
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    """(chunks, 1) from two of (chunks, dim, columns)."""
+    return (x.flatten(1).unsqueeze(1) @ y.flatten(1).unsqueeze(2)).squeeze(2)

@@ -69,36 +69,45 @@ class OuterPasses(PassShapes):
         return (-(-self.length // self.chunk_size()), *self.state.shape)
 
     def keeps(self) -> bool:
-        """Nothing but the states at the chunks' beginnings."""
-        return False
+        """The inverses of the triangular systems, where there are any."""
+        return self.rank > 0
 
     def blank_kept(self) -> list[Tensor]:
-        """Nothing."""
-        return []
+        """What `forward` keeps, for its shapes."""
+        rows = self.rank * self._steps()
+        return [self.state.new_empty(*self.start_shape()[:2], rows, rows)]
+
+    def _steps(self) -> int:
+        """Steps in a chunk, no more than there are."""
+        return min(self.chunk_size(), 1 << (self.length - 1).bit_length())
 
     def forward(self, keep: bool) -> list[Tensor]:
-        """Run all steps: outputs, last state, no factors, and the states at the beginnings."""
+        """Run all steps: outputs, last state, no factors, first states of chunks, and inverses."""
         state = self.state
         outputs = state.new_empty(self.output_shape())
         starts = state.new_empty(self.start_shape())
+        kept = self.blank_kept() if keep else []
         for window in self._windows():
             first, chunks = starts[window.chunks], self._chunks(window, False)
             drives = chunks.drives()
             state = chunks.carry(state, drives, first)
             window.put(outputs, chunks.outputs(first, drives))
+            for x in kept:
+                x[window.chunks] = chunks.inverse.view(x[window.chunks].shape)
         factors = state.new_empty(self.factor_shape(), dtype=state.dtype.to_real())
-        return [outputs, state.clone(), factors, starts]
+        return [outputs, state.clone(), factors, starts, *kept]
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
     ) -> list[Tensor]:
         """Gradients of the transition's tensors, the state, the inputs and the readout."""
         assert self.readout is not None
-        starts, carry = saved[3], in_last
+        starts, kept, carry = saved[3], saved[4:], in_last
         stepwise = (*self.source.tensors, *self.inputs, self.readout)
         found = [x.new_empty(x.shape) for x in stepwise]
         for window in reversed(self._windows()):
-            chunks, moved = self._chunks(window, True), window.take(in_outputs)
+            inverses = [x[window.chunks].flatten(0, 1) for x in kept]
+            chunks, moved = self._chunks(window, True, *inverses), window.take(in_outputs)
             *gradients, carry = chunks.pullback(starts[window.chunks], moved, carry)
             for total, x in zip(found, gradients, strict=True):
                 window.put(total, x)
@@ -108,12 +117,14 @@ class OuterPasses(PassShapes):
     def _windows(self) -> list["_Window"]:
         """Chunks that are worked on together, as many as stay in the cache."""
         batch, dim, _ = self.state.shape
-        size = min(self.chunk_size(), 1 << (self.length - 1).bit_length())
+        size = self._steps()
         count = max(1, GROUP_NUMBERS // (batch * size * dim * (self.rank + 1)))
         starts = range(0, self.length, size * count)
         return [_Window(x, min(x + size * count, self.length), size) for x in starts]
 
-    def _chunks(self, window: "_Window", differentiated: bool) -> OuterChunks:
+    def _chunks(
+        self, window: "_Window", differentiated: bool, inverse: Tensor | None = None
+    ) -> OuterChunks:
         assert self.readout is not None
         diagonal, *thin = self.source.tensors
         reads, writes = window.take(self.readout).unsqueeze(1), window.take(self.inputs[0])
@@ -121,8 +132,8 @@ class OuterPasses(PassShapes):
         if thin:
             left, right = (window.take(x).movedim(-1, 1) for x in thin)
             reads, writes = torch.cat([right, reads], 1), torch.cat([left, writes], 1)
-        reached = decays(window.take(diagonal, 1.0), reads, writes)
-        return OuterChunks(reached, window.take(self.inputs[1]), window.count, differentiated)
+        reached = decays(window.take(diagonal, 1.0), reads, writes, differentiated)
+        return OuterChunks(reached, window.take(self.inputs[1]), window.count, inverse)
 
 
 @dataclass(frozen=True)

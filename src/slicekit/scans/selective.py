@@ -23,7 +23,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from slicekit.checks import Lengths, check_floating, check_lengths, check_same_device, check_shape
+from slicekit.checks import (
+    Lengths,
+    check_floating,
+    check_lengths,
+    check_same_device,
+    check_shape,
+    concrete,
+)
 from slicekit.dispatch import plain_torch
 from slicekit.native import available, reason, warn_once
 from slicekit.native import selective as native
@@ -115,8 +122,7 @@ def _run(
     inputs = operands[2]
     if scan is None or isinstance(scan, Native):
         if native.suits(inputs):
-            outputs, last, _ = _SelectiveScan.apply(*operands, lengths)
-            return outputs, last
+            return _run_kernel(operands, lengths)
         if scan is not None:
             obstacle = reason() or f"there is no kernel for {inputs.dtype} on {inputs.device.type}"
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
@@ -127,25 +133,33 @@ def _run(
             mask_past_end(x, lengths) if i in SEQUENCES else x for i, x in enumerate(operands)
         ]
     if isinstance(scan, Recurrent):
-        return _run_part(*operands, scan)
+        return _run_part(scan, *operands)
     return _run_chunks(operands, Chunked() if scan is None else scan)
 
 
+def _run_kernel(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    if concrete(*operands) and not taped:
+        return native.forward(operands, lengths)[:2]
+    outputs, last, _ = _SelectiveScan.apply(*operands, lengths)
+    return outputs, last
+
+
 def _run_part(
+    scan: Scan,
     steps: Tensor,
     rates: Tensor,
     inputs: Tensor,
     left: Tensor,
     readout: Tensor,
     state: Tensor,
-    scan: Scan,
 ) -> tuple[Tensor, Tensor]:
     """As a diagonal recurrence of vectors, all of whose states are stored."""
     decays = (steps.unsqueeze(-1) * rates).exp()
     driven = (steps * inputs).unsqueeze(-1) * left.unsqueeze(-2)
     transitions = DiagonalTransition(decays.flatten(2))
     states, last = propagate(transitions, state.flatten(1), driven.flatten(2), scan=scan)
-    outputs = torch.einsum("btcn,btn->btc", states.unflatten(2, rates.shape), readout)
+    outputs = (states.unflatten(2, rates.shape) * readout.unsqueeze(-2)).sum(-1)
     return outputs, last.unflatten(1, rates.shape)
 
 
@@ -157,7 +171,7 @@ def _run_chunks(operands: list[Tensor], scan: Scan) -> tuple[Tensor, Tensor]:
     outputs = []
     parts = (x.split(size, 1) for x in (steps, inputs, left, readout))
     for step, x, b, c in zip(*parts, strict=True):
-        y, state = checkpoint(_run_part, step, rates, x, b, c, state, scan, use_reentrant=False)
+        y, state = checkpoint(_run_part, scan, step, rates, x, b, c, state, use_reentrant=False)
         outputs.append(y)
     return torch.cat(outputs, 1), state
 
