@@ -24,7 +24,7 @@ from torch.nn import functional
 from slicekit.layers.state import State
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.discretisation import StepSizes
-from slicekit.scans.selective import selective_scan
+from slicekit.scans import selective_scan
 
 STEP_WEIGHTS = ("random", "constant")
 

@@ -8,6 +8,7 @@ from slicekit.scans.inputs import Outer
 from slicekit.scans.native import Native
 from slicekit.scans.projective import Projective
 from slicekit.scans.recurrent import Recurrent
+from slicekit.scans.selective import selective_scan
 
 __all__ = [
     "Associative",
@@ -20,5 +21,6 @@ __all__ = [
     "Scan",
     "Solution",
     "propagate",
+    "selective_scan",
     "solve",
 ]
