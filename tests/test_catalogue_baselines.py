@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from slicekit import catalogue, load, save, tasks
+from slicekit import SequenceModel, catalogue, load, save, tasks
 from slicekit.catalogue.baselines import BASELINES
 from slicekit.catalogue.series_baselines import LRU, MAMBA, NCDE, NRDE, S5, S6, SETS
 from slicekit.layers import BatchNorm, GatedBlock, Last, LayerNorm, Mean
@@ -15,7 +15,7 @@ PAPERS = 18
 """Baselines in the paper's tables."""
 
 
-def small(name: str, task) -> torch.nn.Module:
+def small(name: str, task) -> SequenceModel:
     return catalogue.build(name, task, width=16 if name in FIELDS else 64)
 
 

@@ -24,7 +24,8 @@ def test_training_and_evaluation_are_those_of_torch() -> None:
         cotangent = torch.randn(y.shape, dtype=torch.float64, generator=_source(9))
         gradients = [torch.autograd.grad(z, x, cotangent)[0] for z in (y, expected)]
         torch.testing.assert_close(*gradients)
-    ours.eval(), theirs.eval()
+    ours.eval()
+    theirs.eval()
     x = torch.randn(4, 7, WIDTH, dtype=torch.float64, generator=_source(5))
     torch.testing.assert_close(ours(x), theirs(x.mT).mT)
     torch.testing.assert_close(ours(x[:, 3]), ours(x)[:, 3])

@@ -59,17 +59,22 @@ def _mamba2(width: int, length: int) -> Any:
     from transformers import Mamba2Config
     from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
-    sizes = {"hidden_size": width, "state_size": 128, "head_dim": 64, "expand": 2}
-    return Mamba2Mixer(
-        Mamba2Config(**sizes, num_heads=width // 32, n_groups=1, num_hidden_layers=1), 0
+    config = Mamba2Config(
+        hidden_size=width,
+        state_size=128,
+        head_dim=64,
+        expand=2,
+        num_heads=width // 32,
+        n_groups=1,
+        num_hidden_layers=1,
     )
+    return Mamba2Mixer(config, 0)
 
 
 def _mlstm(width: int, length: int) -> Any:
     from xlstm import mLSTMLayer, mLSTMLayerConfig
 
-    sizes = {"embedding_dim": width, "context_length": length, "num_heads": HEADS}
-    return mLSTMLayer(mLSTMLayerConfig(**sizes))
+    return mLSTMLayer(mLSTMLayerConfig(embedding_dim=width, context_length=length, num_heads=HEADS))
 
 
 def _mlstm_bytes(width: int, batch: int, length: int) -> int:

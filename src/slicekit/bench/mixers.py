@@ -30,8 +30,8 @@ OURS = "slicekit"
 MEMORY = 12 * 2**30
 """Bytes above which a peer is not run."""
 
-LIMIT = 90.0
-"""Seconds of a run above which a peer is not run."""
+LIMIT, LONG = 60.0, 5.0
+"""Seconds of a run above which a peer is not run, and above which it has as few runs as can be."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def measure(
             if not absent[who]:
                 runs[who] = _run(_quietly(partial(peer.make, width, length)), x)
         with threads(1):
-            seconds = {who: _twice(run) for who, run in runs.items()}
+            seconds = {who: _warmed(run) for who, run in runs.items()}
         slow |= {who: taken / (batch * length) for who, taken in seconds.items()}
-        alone = [who for who in runs if who != OURS] if effort.quick else ()
+        alone = [who for who in runs if who != OURS and (effort.quick or seconds[who] > LONG)]
         times = time_in_turns(runs, effort, seconds, alone)
         left_out = {who: why for who, why in absent.items() if why}
         yield MixerRow(name, width, length, batch * length, times, left_out)
@@ -151,10 +151,10 @@ def _run(module: Any, x: Tensor) -> Callable[[], object]:
     return run
 
 
-def _twice(run: Callable[[], object]) -> float:
-    """Seconds of a second run, after what only the first has to do."""
-    _quietly(run)
-    return clocked(run, time.process_time)
+def _warmed(run: Callable[[], object]) -> float:
+    """Seconds of a run, of the second if that is not long: the first may have more to do."""
+    first = clocked(lambda: _quietly(run), time.process_time)
+    return first if first > LONG else clocked(run, time.process_time)
 
 
 def _quietly(make: Callable[[], Any]) -> Any:

@@ -147,8 +147,8 @@ def _from_checkpoint(
         raise ValueError(f"{folder.config} names no model")
     stored, path = newest_checkpoint(folder.checkpoints), folder.last_checkpoint()
     assert stored is not None and path is not None
-    sizes = {name: config.get(name) for name in ("layers", "width")}
-    model = catalogue.build(config["model"], task, **sizes)
+    layers, width = config.get("layers"), config.get("width")
+    model = catalogue.build(config["model"], task, layers=layers, width=width)
     try:
         model.load_state_dict(stored.part("model") | stored.part("average"))
     except RuntimeError as error:

@@ -15,8 +15,11 @@ from slicekit.scans.sources import FromTransitions, Source
 from slicekit.structures import DiagonalTransition, LowRankTransition
 from slicekit.structures.diagonal import narrowed
 
+LARGE_SCALAR = 128 * 64 * 4
+"""Bytes of a matrix state from which on products beat kernels, with one gate for all rows."""
+
 LARGE_DIAGONAL = 128 * 128 * 4
-"""Bytes of a matrix state from which on products beat kernels, with diagonal transitions."""
+"""The same with other diagonal transitions."""
 
 LARGE_LOW_RANK = 192 * 192 * 4
 """The same with low-rank transitions, for each column of U and V."""
@@ -85,8 +88,11 @@ def beats_native(source: Source, state: Tensor) -> bool:
         source: of a kind for which `by_products` holds.
         state: (batch, dim, columns), the initial state.
     """
-    thin = source.tensors[1:]
-    large = LARGE_LOW_RANK * thin[0].shape[-1] if thin else LARGE_DIAGONAL
+    diagonal, *thin = source.tensors
+    if thin:
+        large = LARGE_LOW_RANK * thin[0].shape[-1]
+    else:
+        large = LARGE_SCALAR if narrowed(diagonal).shape[-1] == 1 else LARGE_DIAGONAL
     size = state.shape[-2] * state.shape[-1] * state.element_size()
     return statically_known_true(size >= large) and statically_known_true(source.length >= LONG)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from slicekit.dispatch import plain_torch
+from slicekit.native.mapping import map_by_loop
 from slicekit.scans.base import Recurrence, Solution
 from slicekit.scans.chunk_passes import Passes
 from slicekit.scans.inputs import as_tensors
@@ -196,7 +197,7 @@ class _OpaqueScan(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return _map_over_batch(_OpaqueScan, info.batch_size, in_dims, args)
+        return map_by_loop(_OpaqueScan, info, in_dims, args)
 
 
 class _Adjoint(torch.autograd.Function):
@@ -227,14 +228,4 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return _map_over_batch(_Adjoint, info.batch_size, in_dims, args)
-
-
-def _map_over_batch(function: Any, count: int, in_dims: Any, args: tuple) -> tuple[Any, Any]:
-    """torch.vmap by a loop: each element is a whole batch of sequences already."""
-    pairs = list(zip(args, in_dims, strict=True))
-    rows = [
-        function.apply(*(x.select(axis, i) if isinstance(axis, int) else x for x, axis in pairs))
-        for i in range(count)
-    ]
-    return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])
+        return map_by_loop(_Adjoint, info, in_dims, args)

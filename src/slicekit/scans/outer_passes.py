@@ -15,8 +15,8 @@ from slicekit.scans.outer_chunks import OuterChunks
 from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import Source
 
-CHUNK = 32
-"""Steps in a chunk, if not asked for otherwise."""
+CHUNK, WIDE_CHUNK, WIDE = 32, 64, 64
+"""Steps in a chunk, if not asked for otherwise; with diagonals of this size or more, the latter."""
 
 ROWS = 64
 """Rows of a chunk's triangular system at most, if not asked for otherwise."""
@@ -61,7 +61,8 @@ class OuterPasses(PassShapes):
 
     def chunk_size(self) -> int:
         """Steps in a chunk."""
-        asked = self.size or min(CHUNK, max(8, ROWS // max(self.rank, 1)))
+        usual = WIDE_CHUNK if self.rank == 0 and self.state.shape[-2] >= WIDE else CHUNK
+        asked = self.size or min(usual, max(8, ROWS // max(self.rank, 1)))
         return 1 << (min(asked, LONGEST).bit_length() - 1)
 
     def start_shape(self) -> tuple[int, ...]:
