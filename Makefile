@@ -54,7 +54,7 @@ format: $(ENVIRONMENT) ## Rewrite the code in the project's format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: $(INSTALLED_PEERS) ## Measure speed and memory, also of other libraries (ARGS=--quick: two minutes)
+bench: $(INSTALLED_PEERS) ## Measure speed and memory, also of other libraries (ARGS=--quick: three minutes)
 	.venv/bin/slicekit bench $(ARGS)
 
 wheel: $(ENVIRONMENT) ## Build the wheel and the source distribution into dist/

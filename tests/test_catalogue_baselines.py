@@ -1,11 +1,12 @@
 """Named baselines: the paper's sizes, on tokens and on series, and what a name promises."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from slicekit import SequenceModel, catalogue, load, save, tasks
 from slicekit.catalogue.baselines import BASELINES
-from slicekit.catalogue.series_baselines import LRU, MAMBA, NCDE, NRDE, S5, S6, SETS
 from slicekit.layers import BatchNorm, GatedBlock, Last, LayerNorm, Mean
 from tests.test_catalogue_series import task as series_task
 
@@ -91,29 +92,115 @@ def test_stacked_lstms_are_those_of_torch() -> None:
     assert found == 60 * 1024 + sum(p.numel() for p in layer.parameters()) + 60 * 1025
 
 
+SETS = (
+    "EigenWorms",
+    "EthanolConcentration",
+    "Heartbeat",
+    "MotorImagery",
+    "SelfRegulationSCP1",
+    "SelfRegulationSCP2",
+)
+PUBLISHED = {
+    "lru": (
+        ("width", "dim", "layers", "rate"),
+        (64, 64, 4, 1e-3),
+        (64, 16, 6, 1e-5),
+        (128, 256, 2, 1e-4),
+        (16, 256, 6, 1e-3),
+        (64, 16, 2, 1e-3),
+        (64, 16, 2, 1e-3),
+    ),
+    "s5": (
+        ("width", "dim", "layers", "blocks", "rate"),
+        (64, 16, 2, 8, 1e-4),
+        (128, 16, 2, 8, 1e-5),
+        (128, 16, 4, 4, 1e-3),
+        (16, 64, 6, 4, 1e-3),
+        (128, 16, 6, 8, 1e-3),
+        (16, 64, 2, 2, 1e-4),
+    ),
+    "s6": (
+        ("width", "dim", "layers", "rate"),
+        (16, 64, 4, 1e-3),
+        (16, 16, 4, 1e-5),
+        (16, 16, 4, 1e-3),
+        (16, 256, 4, 1e-3),
+        (64, 16, 2, 1e-4),
+        (16, 256, 2, 1e-3),
+    ),
+    "mamba": (
+        ("width", "dim", "layers", "kernel", "expand", "rate"),
+        (16, 64, 6, 2, 1, 1e-3),
+        (64, 256, 4, 4, 4, 1e-3),
+        (64, 256, 4, 2, 4, 1e-4),
+        (128, 64, 2, 3, 1, 1e-5),
+        (128, 16, 2, 4, 1, 1e-5),
+        (64, 64, 6, 2, 2, 1e-4),
+    ),
+    "ncde": (
+        ("dim", "rate", "depth", "hidden"),
+        (128, 1e-3, 3, 128),
+        (128, 1e-3, 4, 128),
+        (128, 1e-3, 4, 128),
+        (16, 1e-3, 4, 128),
+        (128, 1e-4, 4, 128),
+        (128, 1e-3, 4, 128),
+    ),
+    "nrde": (
+        ("dim", "rate", "depth", "hidden", "log_depth", "window"),
+        (64, 1e-3, 3, 64, 2, 4),
+        (64, 1e-3, 4, 128, 1, 1),
+        (64, 1e-3, 3, 128, 2, 2),
+        (128, 1e-4, 4, 128, 1, 1),
+        (64, 1e-3, 4, 128, 1, 1),
+        (128, 1e-4, 4, 128, 1, 1),
+    ),
+    "log-ncde": (
+        ("dim", "rate", "depth", "hidden", "log_depth", "window"),
+        (128, 1e-3, 2, 32, 2, 12),
+        (64, 1e-4, 3, 64, 1, 1),
+        (16, 1e-3, 3, 128, 2, 2),
+        (16, 1e-3, 3, 64, 2, 16),
+        (64, 1e-4, 3, 128, 2, 16),
+        (128, 1e-4, 2, 32, 2, 4),
+    ),
+}
+"""The settings of the comparison, data set by data set in the order of `SETS`."""
+
+STEP_LENGTHS = {
+    "ncde": (5.5602e-5, 5.7078e-4, 2e-3, 3.3322e-4, 1.1148e-3, 8.6730e-4),
+    "nrde": (2.2237e-4, 5.7078e-4, 2e-3, 3.3322e-4, 1.1148e-3, 8.6730e-4),
+    "log-ncde": (6.6711e-4, 5.7078e-4, 2e-3, 2e-3, 2e-3, 2e-3),
+}
+"""The solver's steps there, on a whole series of duration 1."""
+
+LENGTHS = (17_984, 1751, 405, 3000, 896, 1152)
+
+
 @pytest.mark.parametrize("data_set", SETS)
-def test_sizes_on_series_are_those_of_the_comparison(data_set: str) -> None:
-    own = series_task(data_set, length=5)
-    for name, table, norm in (
-        ("lru", LRU, BatchNorm()),
-        ("s5", S5, BatchNorm()),
-        ("s6", S6, LayerNorm()),
-        ("mamba", MAMBA, LayerNorm()),
-    ):
-        width, dim, layers = (int(x) for x in table[data_set][:3])
-        model = catalogue.build(name, own)
-        assert (model.width, len(model.blocks), model.pool) == (width, layers, Mean())
-        for block in model.blocks:
-            assert isinstance(block, GatedBlock) and block.policy == norm
-            arguments = block.mixer.configuration()  # type: ignore[operator]
-            assert arguments["dim"] == dim
-    for name, table in (("ncde", NCDE), ("nrde", NRDE)):
-        dim, depth, hidden = (int(x) for x in table[data_set][:3])
-        model = catalogue.build(name, own)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_on_series_are_those_of_the_comparison(name: str, data_set: str) -> None:
+    own, place = series_task(data_set, length=5), SETS.index(data_set)
+    columns, *rows = PUBLISHED[name]
+    expected = dict(zip(columns, rows[place], strict=True))
+    model: Any = catalogue.build(name, own)
+    rate = expected.pop("rate")
+    assert catalogue.settings(name, own).rate == pytest.approx(min(10 * rate, 3e-3))
+    if name in STEP_LENGTHS:
         (layer,) = model.blocks
-        arguments = layer.configuration()  # type: ignore[operator]
+        arguments = layer.configuration()
         assert model.pool == Last()
-        assert (arguments["dim"], arguments["depth"], arguments["hidden"]) == (dim, depth, hidden)
+        windows = -(-LENGTHS[place] // arguments.get("window", 1))
+        per_window = 1 / STEP_LENGTHS[name][place] / windows
+        steps = arguments["solver"].steps
+        assert per_window - 0.1 <= steps < per_window + 1
+    else:
+        assert (model.width, len(model.blocks)) == (expected.pop("width"), expected.pop("layers"))
+        assert model.pool == Mean()
+        norm = BatchNorm() if name in ("lru", "s5") else LayerNorm()
+        assert all(isinstance(x, GatedBlock) and x.policy == norm for x in model.blocks)
+        arguments = model.blocks[-1].mixer.configuration()
+    assert {key: arguments[key] for key in expected} == expected
 
 
 def test_log_ncde_has_its_penalty() -> None:

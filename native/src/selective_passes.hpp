@@ -112,8 +112,8 @@ struct Passes {
     for (int64_t chunk = part.chunks() - 1; chunk >= 0; --chunk) {
       backward_chunk(chunk, in_rates);
       const int64_t at = chunk * CHUNK * task.dim;
-      add_lanes(panels.in_left, steps_in(chunk) * task.dim, in_left + at);
-      add_lanes(panels.in_readout, steps_in(chunk) * task.dim, in_readout + at);
+      sum_lanes(panels.in_left, steps_in(chunk) * task.dim, in_left + at);
+      sum_lanes(panels.in_readout, steps_in(chunk) * task.dim, in_readout + at);
     }
     from_groups(panels.states, part.channels, task.dim, part.states(task.in_state));
     clear_past_end(task.in_steps);
@@ -226,7 +226,7 @@ struct Passes {
     }
   }
 
-  static void add_lanes(const V *lanes, int64_t count, Real *sums) {
+  static void sum_lanes(const V *lanes, int64_t count, Real *sums) {
     for (int64_t i = 0; i < count; ++i) sums[i] = sum(lanes[i]);
   }
 

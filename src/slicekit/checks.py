@@ -16,6 +16,9 @@ from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor
 
+HALF = (torch.bfloat16, torch.float16)
+"""Dtypes in which recurrences are not computed: they are carried out in float32."""
+
 Size: TypeAlias = int | str | EllipsisType | None
 Lengths: TypeAlias = Tensor | Sequence[int]
 

@@ -261,3 +261,18 @@ def test_a_full_disk_is_told_with_the_way_to_go_on(
     assert "No space left on device" in line and "step-00000010.safetensors" in line
     assert f"slicekit resume {folder}" in line
     assert invoke("resume", folder).exit_code == 0
+
+
+def test_the_width_of_a_baseline_is_kept_resumed_and_evaluated(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [*TINY[2:], "--model", "s6", "--width", "8", "--layers", "1", "--out", folder]
+    succeed("train", "parity", *options)
+    assert (config(folder)["width"], config(folder)["layers"]) == (8, 1)
+    (folder / "model.safetensors").unlink()
+    (folder / "best.safetensors").unlink()
+    assert "8" in succeed("evaluate", folder, "--lengths", "8")  # from the last checkpoint
+    succeed("train", "parity", *options, "--resume")
+    contrary = refuse("train", "parity", "--out", folder, "--resume", "--width", "16")
+    assert "width" in contrary
+    options = ["--model", "bd-slice", "--width", "8", "--steps", "1", "--out", tmp_path / "other"]
+    assert "width=8, but the width of bd-slice" in refuse("train", "parity", *options)

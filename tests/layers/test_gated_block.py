@@ -50,8 +50,16 @@ def test_padding_changes_nothing(norm) -> None:
     block = make(norm)
     block.eval()
     x = torch.randn(2, 7, WIDTH, dtype=torch.float64)
-    y = block(x, lengths=[7, 3])
+    padded = x.clone()
+    padded[1, 3:] = torch.nan
+    padded.requires_grad_()
+    y = block(padded, lengths=[7, 3])
     torch.testing.assert_close(y[1, :3], block(x[1:, :3])[0])
+    block.train()
+    y = block(padded, lengths=[7, 3])
+    (y[0].sum() + y[1, :3].sum()).backward()
+    assert padded.grad is not None and padded.grad.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in block.parameters())
 
 
 @every_norm

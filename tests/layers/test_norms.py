@@ -46,6 +46,16 @@ def test_padding_does_not_count() -> None:
     torch.testing.assert_close(ours.variance, theirs.running_var)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_counts_many_elements(dtype: torch.dtype) -> None:
+    x = torch.randn(70, 1000, WIDTH, generator=_source(0)) + 1
+    norm, full = (BatchNorm().module(WIDTH) for _ in range(2))
+    y, expected = norm(x.to(dtype)), full(x)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.float(), expected, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(norm.state_dict(), full.state_dict(), rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("policy", [BatchNorm(), LayerNorm(), RMSNorm()])
 def test_policies_make_modules_of_a_width(policy) -> None:
     x = torch.randn(2, 3, WIDTH)

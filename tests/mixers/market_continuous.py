@@ -15,11 +15,12 @@ from slicekit.mixers.nrde import NRDE
 from slicekit.mixers.positions import Rotary, SinusoidalPositions
 from slicekit.mixers.solvers import Adaptive, FixedStep, ForwardEuler, RungeKutta4
 from slicekit.mixers.windowed import WindowedCDE
+from tests.mixers.market_recurrent import awake
 
 MIXERS: dict[str, Callable[[], Mixer]] = {
-    "attention": lambda: CausalAttention(16, heads=4),
+    "attention": lambda: awake(CausalAttention(16, heads=4)),
     "attention-plain": lambda: CausalAttention(16, heads=2, positions=None, bias=False),
-    "attention-slow": lambda: CausalAttention(8, heads=2, positions=Rotary(base=100.0)),
+    "attention-slow": lambda: awake(CausalAttention(8, heads=2, positions=Rotary(base=100.0))),
     "ncde": lambda: NCDE(8, 12, hidden=16, depth=2),
     "ncde-linear": lambda: NCDE(8, 12, 16, 1, Linear(), FixedStep(ForwardEuler(), steps=2)),
     "ncde-rk4": lambda: NCDE(8, 12, 16, 2, solver=FixedStep(RungeKutta4())),

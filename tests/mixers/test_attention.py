@@ -175,21 +175,3 @@ def test_a_transformer_of_the_blocks_runs_in_parts() -> None:
     torch.testing.assert_close(torch.cat([first, model(tokens[:, 4:], state)], 1), whole)
     y, state = model.step(tokens[:, 4], state)
     torch.testing.assert_close(y, whole[:, 4])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"heads": 3}, "heads=3 does not divide width=16"),
-        ({"heads": 16}, "odd size 1"),
-        ({"heads": 4, "dropout": 1.0}, "dropout=1.0"),
-    ],
-)
-def test_what_does_not_fit_is_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CausalAttention(WIDTH, **arguments)
-
-
-def test_other_positions_are_refused() -> None:
-    with pytest.raises(TypeError, match="expected Rotary"):
-        CausalAttention(WIDTH, HEADS, positions="rotary")  # type: ignore[arg-type]

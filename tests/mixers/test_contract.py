@@ -130,6 +130,14 @@ def test_one_element(name: str) -> None:
 
 
 @every_mixer
+def test_an_empty_batch(name: str) -> None:
+    mixer = make(name)
+    y, state = mixer(make_input(mixer)[:0], return_state=True)
+    assert y.shape == (0, LENGTH, mixer.outputs)
+    assert mixer(make_input(mixer)[:0], state).shape == y.shape
+
+
+@every_mixer
 def test_states_can_be_selected_and_detached(name: str) -> None:
     mixer = make(name)
     x = make_input(mixer)
@@ -137,6 +145,17 @@ def test_states_can_be_selected_and_detached(name: str) -> None:
     order = torch.tensor([2, 0, 0])
     chosen = state.detach().select(order)
     assert_near([mixer(x[order, 5:], chosen)], [mixer(x[:, 5:], state)[order]])
+
+
+@every_mixer
+def test_a_state_may_be_kept_in_another_precision(name: str) -> None:
+    """Numbers lose digits, counts and positions do not."""
+    mixer = make(name)
+    x = make_input(mixer)
+    _, state = mixer(x[:, :5], return_state=True)
+    stored = state.to(torch.float32)
+    assert all(x.dtype == torch.float32 for x in floats(stored))
+    assert_near([mixer(x[:, 5:], stored)], [mixer(x[:, 5:], state)], 1e-4)
 
 
 @every_mixer
@@ -169,6 +188,9 @@ def test_half_precision_follows_the_input(name: str) -> None:
     assert_near([z.double()], [y], 0.15)
     again, _ = half.step(x.detach()[:, 0].bfloat16(), state)
     assert again.dtype == torch.bfloat16 and again.isfinite().all()
+    mixed = make(name).float()(x.detach().bfloat16())
+    assert mixed.dtype == torch.bfloat16
+    assert_near([mixed.double()], [y], 0.05)
 
 
 @every_mixer
@@ -187,10 +209,11 @@ def test_autocast(name: str) -> None:
 def test_compiled_it_gives_the_same(name: str) -> None:
     torch.compiler.reset()
     mixer = make(name)
-    x = make_input(mixer, length=5)
-    y, state = mixer(x, return_state=True)
+    x, lengths = make_input(mixer, length=5), torch.tensor([5, 3, 1])
+    before = mixer(make_input(mixer, length=4), return_state=True)[1].detach()
+    y, state = mixer(x, before, lengths, return_state=True)
     compiled = torch.compile(mixer, fullgraph=True, backend="aot_eager")
-    z, other = compiled(x, return_state=True)
+    z, other = compiled(x, before, lengths, return_state=True)
     assert_near([z, *gradients(z, mixer, x)], [y, *gradients(y, mixer, x)])
     last_states_agree(other, state)
     torch.compiler.reset()
@@ -213,6 +236,8 @@ def test_bad_inputs_are_named(name: str) -> None:
         mixer(x[..., :-1])
     with pytest.raises(ValueError, match="length 0"):
         mixer(x[:, :0])
+    with pytest.raises(TypeError, match=r"x has dtype torch.float32, but the mixer has torch.f"):
+        mixer(x.float())
     with pytest.raises(TypeError, match="state is a Tensor"):
         mixer(x, x)
     _, state = mixer(x, return_state=True)

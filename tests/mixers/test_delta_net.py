@@ -6,8 +6,10 @@ import torch
 from slicekit import State
 from slicekit.mixers.delta_net import DeltaNet
 from slicekit.mixers.delta_rule import delta_steps
+from slicekit.mixers.heads import HeadNorm
+from tests.mixers.agreement import assert_agrees
 from tests.mixers.delta_by_hand import delta_layer, leaves_of
-from tests.mixers.peers import assert_agree, fla_naive
+from tests.mixers.peers import fla_naive
 
 VARIANTS = {
     "default": {},
@@ -39,14 +41,14 @@ def ours(x):
 
 def test_the_delta_rule_is_that_of_flash_linear_attention():
     naive, x = fla_naive("delta_rule").delta_rule_recurrence, operands()
-    assert_agree(lambda: ours(x), lambda: naive(*x.values()), x, 1e-5)
+    assert_agrees(lambda: ours(x), lambda: naive(*x.values()), x, 1e-5)
 
 
 def test_the_delta_rule_is_its_chunkwise_form():
     naive, x = fla_naive("delta_rule").delta_rule_chunkwise, operands(length=8)
     started = {**x, "hidden": torch.zeros_like(x["hidden"])}
     x.pop("hidden")
-    assert_agree(lambda: ours(started), lambda: naive(*x.values(), chunk_size=4), x, 1e-5)
+    assert_agrees(lambda: ours(started), lambda: naive(*x.values(), chunk_size=4), x, 1e-5)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -58,7 +60,7 @@ def test_the_layer_is_its_equations_element_by_element(variant):
         beta = torch.sigmoid(x @ mixer.beta.map.weight.T)
         return [delta_layer(mixer, x, 2 * beta if mixer.beta.negative else beta, None)]
 
-    assert_agree(lambda: [mixer(x)], by_hand, leaves_of(mixer, x), 1e-12)
+    assert_agrees(lambda: [mixer(x)], by_hand, leaves_of(mixer, x), 1e-12)
 
 
 @pytest.mark.parametrize("negative", [False, True])
@@ -104,15 +106,6 @@ def test_saturated_betas_are_exact_and_gradients_finite(logit):
     assert logit > 0 or (state["hidden"] == 0).all()
 
 
-def test_channels_that_do_not_fit_the_heads_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"expand_keys=0\.5 with width=6 .* heads=4"):
-        DeltaNet(6, heads=4, expand_keys=0.5)
-    with pytest.raises(ValueError, match="heads=0"):
-        DeltaNet(6, heads=0)
-    with pytest.raises(ValueError, match="kernel=-1"):
-        DeltaNet(8, kernel=-1)
-
-
 def test_a_state_without_its_window_is_refused():
     mixer = DeltaNet(4, heads=2)
     with pytest.raises(KeyError, match="window"):
@@ -125,3 +118,15 @@ def test_it_is_built_again_from_its_configuration():
     again.load_state_dict(mixer.state_dict())
     x = torch.randn(2, 5, 8)
     assert torch.equal(again(x), mixer(x))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-3, 1.0, 1e25])
+def test_a_norm_is_exact_where_squares_overflow_and_where_they_vanish(scale):
+    norm, x = HeadNorm(5), scale * torch.randn(3, 2, 5)
+    exact = x.double().requires_grad_()
+    leaves = {"x": (x.requires_grad_(), exact)}
+
+    def by_hand():
+        return [exact / (exact.square().mean(-1, keepdim=True) + norm.eps).sqrt()]
+
+    assert_agrees(lambda: [norm(x).double()], by_hand, leaves, 1e-5)

@@ -56,10 +56,3 @@ def test_weights_are_divided_at_the_start() -> None:
     small = Field(DIM, COLUMNS, 5, [SILU, TANH], scale=10.0)
     for a, b in zip(plain.parameters(), small.parameters(), strict=True):
         torch.testing.assert_close(a, 10 * b)
-
-
-def test_sizes_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="hidden=0"):
-        Field(DIM, COLUMNS, 0, [TANH])
-    with pytest.raises(ValueError, match="scale=0"):
-        Field(DIM, COLUMNS, 5, [TANH], scale=0)

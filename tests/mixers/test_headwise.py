@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from slicekit.mixers.headwise import HeadLayerNorm, HeadLinear
-from tests.mixers.peers import assert_agree
+from tests.mixers.agreement import assert_agrees
 
 
 @pytest.mark.parametrize("width, heads", [(64, 16), (12, 3), (40, 10), (64, 1), (96, 48), (7, 7)])
@@ -14,7 +14,7 @@ def test_a_head_linear_map_is_a_block_diagonal_matrix(width: int, heads: int) ->
     with torch.no_grad():
         layer.bias.normal_()  # type: ignore[union-attr]
     x = torch.randn(2, 5, width, dtype=torch.float64, requires_grad=True)
-    assert_agree(
+    assert_agrees(
         lambda: [layer(x)],
         lambda: [x @ torch.block_diag(*layer.weight).mT + layer.bias],
         {"x": x, **dict(layer.named_parameters())},
@@ -33,4 +33,4 @@ def test_a_head_norm_is_a_group_norm() -> None:
         flat = torch.nn.functional.group_norm(x.reshape(10, 12), 3, norm.weight, eps=norm.eps)
         return [flat.view(x.shape)]
 
-    assert_agree(lambda: [norm(x)], grouped, {"x": x, "weight": norm.weight}, 1e-12)
+    assert_agrees(lambda: [norm(x)], grouped, {"x": x, "weight": norm.weight}, 1e-12)

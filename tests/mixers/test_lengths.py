@@ -31,7 +31,7 @@ def test_sixteen_thousand_elements_give_numbers(name: str) -> None:
 
 
 @every_mixer
-@pytest.mark.parametrize("size", [0.0, 1e3])
+@pytest.mark.parametrize("size", [0.0, 1e3, 1e4])
 def test_extreme_inputs_give_finite_values_and_gradients(name: str, size: float) -> None:
     """Gates are driven to exactly 0 and 1 by inputs of this size."""
     mixer = MIXERS[name]().eval()

@@ -159,8 +159,3 @@ def test_the_field_starts_a_thousand_times_smaller() -> None:
     for a, b in pairs:
         torch.testing.assert_close(1000 * a, b)
     assert torch.equal(small.initial.weight, large.initial.weight)
-
-
-def test_deeper_log_signatures_are_refused() -> None:
-    with pytest.raises(ValueError, match="log_depth=3; expected 1 or 2"):
-        LogNCDE(CHANNELS, DIM, WINDOW, log_depth=3)

@@ -63,6 +63,12 @@ def test_eigenvalues_at_their_extremes_give_finite_gradients(extreme: float) -> 
         assert parameter.grad is not None and torch.isfinite(parameter.grad).all()
 
 
-def test_a_ring_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"r_min=0\.9, r_max=0\.5"):
-        LRU(4, 6, r_min=0.9, r_max=0.5)
+@pytest.mark.parametrize("drawn", [0.0, 1 - 2**-24])
+@pytest.mark.parametrize("ring", [(0.0, 1.0), (0.999, 1.0), (0.0, 1e-30)])
+def test_eigenvalues_on_the_edge_of_the_ring_start_finite(
+    drawn: float, ring: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "rand", lambda count: torch.full((count,), drawn))
+    lru = LRU(4, 6, *ring)
+    assert all(parameter.isfinite().all() for parameter in lru.parameters())
+    assert (lru.eigenvalues(torch.zeros(1)).abs() < 1).all()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.mixers.lstm import LSTM
-from tests.mixers.peers import relative_error
+from tests.mixers.agreement import relative_error
 
 GATES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
@@ -104,8 +104,3 @@ def test_saturated_gates_give_finite_gradients(sign: float) -> None:
 def test_a_long_sequence_stays_finite() -> None:
     y, state = LSTM(3, 4)(torch.randn(1, 16384, 3), return_state=True)
     assert y.isfinite().all() and state["cell"].isfinite().all()
-
-
-def test_sizes_are_checked() -> None:
-    with pytest.raises(ValueError, match="dim=0"):
-        LSTM(3, 0)

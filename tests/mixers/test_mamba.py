@@ -88,11 +88,6 @@ def test_it_has_as_many_parameters_as_mambapy(width: int) -> None:
     assert sum(x.numel() for x in Mamba(width).parameters()) == count
 
 
-def test_an_expansion_of_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="expand=0; expected at least 1"):
-        Mamba(8, expand=0)
-
-
 @pytest.mark.parametrize("extreme", [-1e4, 1e4])
 def test_gates_at_their_extremes_give_finite_gradients(extreme: float) -> None:
     mamba = Mamba(8, 4, bias=True)

@@ -1,5 +1,7 @@
 """Mamba-2 against transformers with the same weights, and against its equations step by step."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,7 +9,7 @@ from torch.nn import functional
 
 from slicekit.layers.state import State
 from slicekit.mixers.mamba2 import Mamba2
-from tests.mixers.agreement import assert_agrees, shared_leaves
+from tests.mixers.agreement import assert_agrees, relative_error, shared_leaves
 
 WIDTH, DIM, HEAD, KERNEL = 12, 5, 4, 3
 
@@ -143,14 +145,19 @@ def test_initial_rates_are_uniform_or_counted() -> None:
     torch.testing.assert_close(counted, torch.arange(1.0, 5))
 
 
-def test_sizes_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"head_dim=5 does not divide expand \* width, which is 16"
-    ):
-        Mamba2(8, head_dim=5)
-    with pytest.raises(
-        ValueError, match="groups=3 does not divide the number of heads, which is 4"
-    ):
-        Mamba2(8, head_dim=4, groups=3)
-    with pytest.raises(ValueError, match=r"rates=\(0, 1\); expected 0 < rates"):
-        Mamba2(8, head_dim=4, rates=(0, 1))
+def test_inputs_whose_squares_overflow_are_normalised_all_the_same() -> None:
+    mamba = small()
+    # Steps this long keep nothing, so that no gradient of the rates is left in float32.
+    mamba.log_rates.requires_grad_(False)
+    exact = copy.deepcopy(mamba).double()
+    x = 1e4 * torch.randn(2, 19, WIDTH)
+    leaves = [x.requires_grad_(), *(p for p in mamba.parameters() if p.requires_grad)]
+    same = x.detach().double().requires_grad_()
+    others = [same, *(p for p in exact.parameters() if p.requires_grad)]
+    y, expected = mamba(x), exact(same)
+    assert relative_error(y.double(), expected) <= 1e-4
+    cotangent = torch.randn_like(y)
+    found = torch.autograd.grad(y, leaves, cotangent)
+    wanted = torch.autograd.grad(expected, others, cotangent.double())
+    for one, other in zip(found, wanted, strict=True):
+        assert relative_error(one.double(), other) <= 1e-3

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicekit.mixers.mlstm import MLSTM, UNSEEN, matrix_memory
+from slicekit.mixers.headwise import UNSEEN
+from slicekit.mixers.mlstm import MLSTM, matrix_memory
 from tests.mixers.agreement import assert_agrees, shared_leaves
 from tests.mixers.xlstm_peer import (
     assert_same,
@@ -166,6 +167,24 @@ def test_it_is_the_recurrence_of_transformers(monkeypatch: pytest.MonkeyPatch) -
     assert_agrees(lambda: ours_of(given), theirs, shared_leaves(**given), 1e-11)
 
 
+def test_a_large_head_is_the_same_whole_and_in_parts() -> None:
+    """300 elements of a head of 128 run in chunks of products, parts of 100 one by one."""
+    torch.manual_seed(0)
+    given = problem(300, dim=128)
+    carried = {name: given[name] for name in ("memory", "stabiliser")}
+    along = {name: x for name, x in given.items() if name not in carried}
+
+    def in_parts() -> tuple[Tensor, ...]:
+        memory, m, found = carried["memory"], carried["stabiliser"], []
+        for first in range(0, 300, 100):
+            part: dict[str, Any] = {n: x[:, first : first + 100] for n, x in along.items()}
+            read, memory, m = matrix_memory(**part, memory=memory, stabiliser=m)
+            found.append(read)
+        return torch.cat(found, 1), memory, m
+
+    assert_agrees(lambda: matrix_memory(**given), in_parts, shared_leaves(**given), 1e-9)
+
+
 def test_what_is_past_the_end_leaves_memory_and_stabiliser_alone() -> None:
     torch.manual_seed(0)
     given = problem(9)
@@ -237,12 +256,3 @@ def test_it_is_initialised_as_the_authors_do_it() -> None:
             assert torch.equal(found, wanted)
         else:
             assert torch.isclose(found.std(), wanted.std(), rtol=0.15), name
-
-
-def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match="heads=3 does not divide inner size=64"):
-        MLSTM(8, heads=3)
-    with pytest.raises(ValueError, match="qkv_block=7 does not divide"):
-        MLSTM(8, qkv_block=7)
-    with pytest.raises(ValueError, match="expand=0"):
-        MLSTM(8, expand=0)

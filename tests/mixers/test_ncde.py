@@ -184,10 +184,3 @@ def test_a_model_reads_out_the_last_state() -> None:
     torch.testing.assert_close(whole[1:2], model(x[1:2, :4]))
     _, state = model(x[:, :4], return_state=True)
     torch.testing.assert_close(model(x[:, 4:], state), model(x))
-
-
-def test_wrong_policies_are_named() -> None:
-    with pytest.raises(TypeError, match="control='cubic'"):
-        NCDE(CHANNELS, DIM, control="cubic")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="solver='heun'"):
-        NCDE(CHANNELS, DIM, solver="heun")  # type: ignore[arg-type]

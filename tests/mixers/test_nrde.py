@@ -86,8 +86,3 @@ def test_windows_of_one_have_an_output_for_every_element() -> None:
     assert not mixer.windowed
     expected = solved_by_torchdiffeq(mixer, x, method="heun2")
     assert_same_with_gradients(mixer, x, expected, 1e-10)
-
-
-def test_the_depth_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="depth=0"):
-        NRDE(CHANNELS, DIM, WINDOW, depth=0)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from slicekit.mixers.positions import Rotary, SinusoidalPositions
+from slicekit.mixers.positions import SinusoidalPositions
 
 
 @pytest.mark.parametrize("width", [1, 6, 7])
@@ -39,10 +39,3 @@ def test_gradients_pass_through() -> None:
     x = torch.randn(2, 3, 4, requires_grad=True)
     (found,) = torch.autograd.grad(SinusoidalPositions(4)(x).sum(), x)
     assert torch.equal(found, torch.ones_like(x))
-
-
-def test_a_base_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="base=0"):
-        Rotary(base=0)
-    with pytest.raises(ValueError, match="base=-1"):
-        SinusoidalPositions(4, base=-1)

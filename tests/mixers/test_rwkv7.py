@@ -8,9 +8,10 @@ from torch import Tensor
 
 from slicekit.mixers.heads import unfold
 from slicekit.mixers.rwkv7 import RWKV7, Driven
+from tests.mixers.agreement import assert_agrees
 from tests.mixers.delta_by_hand import leaves_of
 from tests.mixers.market_delta import RANKS, awake
-from tests.mixers.peers import assert_agree, fla_naive
+from tests.mixers.peers import fla_naive
 
 
 def test_the_recurrence_is_that_of_flash_linear_attention():
@@ -40,7 +41,7 @@ def test_the_recurrence_is_that_of_flash_linear_attention():
             initial_state=hidden,
         )
 
-    assert_agree(ours, theirs, {**x, "hidden": hidden}, 1e-5)
+    assert_agrees(ours, theirs, {**x, "hidden": hidden}, 1e-5)
 
 
 def layer_by_hand(mixer: RWKV7, x: Tensor, first: Tensor | None) -> Tensor:
@@ -86,7 +87,7 @@ def layer_by_hand(mixer: RWKV7, x: Tensor, first: Tensor | None) -> Tensor:
 def test_the_layer_is_its_equations_element_by_element():
     mixer = awake(RWKV7(12, head_dim=4, layer=1, depth=3, **RANKS)).double()
     x = torch.randn(2, 6, 12, dtype=torch.float64, requires_grad=True)
-    assert_agree(
+    assert_agrees(
         lambda: [mixer(x)], lambda: [layer_by_hand(mixer, x, None)], leaves_of(mixer, x), 1e-11
     )
 
@@ -105,7 +106,7 @@ def test_the_value_residual_draws_values_towards_those_of_the_first_layer():
         return [layer_by_hand(later, layer_by_hand(first, x, None), values)]
 
     leaves = {f"later {name}": p for name, p in later.named_parameters()}
-    assert_agree(ours, by_hand, {**leaves_of(first, x), **leaves}, 1e-11)
+    assert_agrees(ours, by_hand, {**leaves_of(first, x), **leaves}, 1e-11)
 
 
 def test_first_values_continue_over_parts():
@@ -114,6 +115,21 @@ def test_first_values_continue_over_parts():
     _, state = mixer(x[:, :3], return_state=True)
     parts = torch.cat([mixer.first_values(x[:, :3]), mixer.first_values(x[:, 3:], state)], 1)
     torch.testing.assert_close(parts, mixer.first_values(x))
+
+
+def test_first_values_are_checked_and_masked_as_inputs_are():
+    mixer = RWKV7(8, head_dim=4)
+    x, lengths = torch.randn(2, 5, 8), [3, 5]
+    expected = mixer.first_values(x)[0, :3]
+    x[0, 3:] = torch.nan
+    values = mixer.first_values(x, lengths=lengths)
+    torch.testing.assert_close(values[0, :3], expected)
+    assert values.isfinite().all()
+    assert mixer.first_values(x[1:].bfloat16()).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match=r"x has shape \(2, 5, 7\)"):
+        mixer.first_values(x[..., 1:])
+    with pytest.raises(ValueError, match="lengths holds 6 at batch 1"):
+        mixer.first_values(x, lengths=[3, 6])
 
 
 def test_the_previous_element_is_carried_and_empty_parts_leave_it():
@@ -170,15 +186,6 @@ def test_saturated_gates_are_exact_and_gradients_finite(logit):
     assert (driven.rate == (0.0 if logit < 0 else 1.0)).all()
     mixer(x).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in mixer.parameters())
-
-
-def test_arguments_that_do_not_fit_are_refused_by_name():
-    with pytest.raises(
-        ValueError, match="head_dim=64 does not divide width=12; choose one of 1, 2"
-    ):
-        RWKV7(12)
-    with pytest.raises(ValueError, match="layer=2 of depth=2; expected 0 to 1"):
-        RWKV7(64, layer=2, depth=2)
 
 
 def test_it_is_built_again_from_its_configuration():

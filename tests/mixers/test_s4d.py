@@ -137,6 +137,6 @@ def test_a_state_may_be_handed_over_in_another_precision() -> None:
     assert isinstance(after, State) and after["hidden"].dtype == torch.float64
 
 
-def test_odd_dims_are_refused() -> None:
-    with pytest.raises(ValueError, match="dim=5; expected an even number"):
-        S4D(4, 5)
+def test_a_batch_may_be_empty() -> None:
+    y, state = S4D(WIDTH, DIM, chunk=4)(torch.zeros(0, 10, WIDTH), return_state=True)
+    assert y.shape == (0, 10, WIDTH) and state["hidden"].shape == (0, WIDTH, DIM // 2, 2)

@@ -113,10 +113,3 @@ def test_readouts_are_drawn_with_the_variance_of_the_authors(readout: str) -> No
         "complex_normal": 1.0,
     }
     assert abs(size / expected[readout] - 1) < 0.15
-
-
-def test_sizes_that_do_not_split_are_refused() -> None:
-    with pytest.raises(ValueError, match="dim=6 does not split into blocks=2 equal blocks in conj"):
-        S5(4, 6, blocks=2)
-    with pytest.raises(ValueError, match="readout='normal'; expected one of lecun_normal"):
-        S5(4, 6, readout="normal")

@@ -67,10 +67,3 @@ def test_initial_parameters_are_those_of_the_authors(step_weights: str) -> None:
         torch.testing.assert_close(s6.step_weight.detach(), torch.full((40, 3), size))
     else:
         assert 0.8 * size < s6.step_weight.abs().max() <= size
-
-
-def test_unknown_step_weights_are_refused() -> None:
-    with pytest.raises(ValueError, match="step_weights='uniform'; expected one of random"):
-        S6(8, step_weights="uniform")
-    with pytest.raises(ValueError, match="rank=0; expected at least 1"):
-        S6(8, rank=0)

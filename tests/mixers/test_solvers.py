@@ -156,21 +156,3 @@ def test_too_many_steps_are_an_error() -> None:
     h = torch.ones(1, 3, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="more than most=3 steps"):
         crossed(Adaptive(1e-9, 1e-9, most=3), Rotating(size=3.0), h)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FixedStep(steps=0), "steps=0"),
-        (lambda: Adaptive(rtol=0.0), "rtol=0"),
-        (lambda: Adaptive(atol=-1.0), "atol=-1"),
-    ],
-)
-def test_bad_settings_are_named(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_a_method_must_be_one() -> None:
-    with pytest.raises(TypeError, match="method='heun'"):
-        FixedStep("heun")  # type: ignore[arg-type]

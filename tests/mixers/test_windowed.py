@@ -1,5 +1,6 @@
 """Windows of neural CDEs: outputs stand where those of SLiCE under LogODE do, however cut."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from slicekit.flows import LogODE
 from slicekit.layers import Block
 from slicekit.layers.drives import Differences
 from slicekit.layers.pooling import Last, Mean
+from slicekit.mixers.attention import CausalAttention
+from slicekit.mixers.fields import TANH, Field
+from slicekit.mixers.log_ncde import LogNCDE
+from slicekit.mixers.ncde import NCDE
 from slicekit.mixers.nrde import NRDE
+from slicekit.mixers.positions import Rotary, SinusoidalPositions
+from slicekit.mixers.solvers import Adaptive, FixedStep
 from slicekit.mixers.windowed import WindowedCDE
 from tests.mixers.market_continuous import WINDOWED
 
@@ -172,6 +179,49 @@ def test_compiled_it_gives_the_same(name: str) -> None:
     torch.compiler.reset()
 
 
-def test_windows_are_whole_numbers_of_steps() -> None:
-    with pytest.raises(ValueError, match="window=0"):
-        NRDE(3, 4, window=0)
+WORD: Any = "a"
+FRACTION: Any = 1.5
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: NRDE(3, 4, window=0), "window=0, expected at least 1"),
+    (lambda: NRDE(3, 4, window=FRACTION), "window=1.5 is a float"),
+    (lambda: NRDE(3, 4, 2, log_depth=0), "^log_depth=0, expected at least 1"),
+    (lambda: NRDE(3, 4, 2, depth=0), "^depth=0"),
+    (lambda: NRDE(3, 4, 2, hidden=0), "hidden=0"),
+    (lambda: NRDE(3, 4, 2, solver=WORD), "solver='a'; expected a solver"),
+    (lambda: LogNCDE(3, 0, 2), "dim=0"),
+    (lambda: LogNCDE(3, 4, 2, log_depth=3), "log_depth=3; expected 1 or 2"),
+    (lambda: LogNCDE(3, 4, 2, scale=0.0), "scale=0.0, expected a positive number"),
+    (lambda: NCDE(0, 4), "channels=0"),
+    (lambda: NCDE(3, 4, hidden=FRACTION), "hidden=1.5 is a float"),
+    (lambda: NCDE(3, 4, control=WORD), "control='a'; expected a control"),
+    (lambda: NCDE(3, 4, solver=WORD), "solver='a'; expected a solver"),
+    (lambda: Field(0, 3, 4, [TANH]), "dim=0"),
+    (lambda: Field(3, 3, 0, [TANH]), "hidden=0"),
+    (lambda: FixedStep(steps=0), "steps=0"),
+    (lambda: FixedStep(WORD), "method='a'; expected a method"),
+    (lambda: Adaptive(rtol=0.0), "rtol=0.0, expected a positive number"),
+    (lambda: Adaptive(atol=-1.0), "atol=-1.0"),
+    (lambda: Adaptive(most=FRACTION), "most=1.5 is a float"),
+    (lambda: CausalAttention(16, heads=3), "heads=3 does not divide width=16"),
+    (lambda: CausalAttention(16, heads=16), "odd size 1"),
+    (lambda: CausalAttention(16, heads=4, dropout=1.0), "dropout=1.0, expected a probability"),
+    (lambda: CausalAttention(16, positions=WORD), "positions='a'; expected Rotary"),
+    (lambda: Rotary(base=0), "base=0"),
+    (lambda: SinusoidalPositions(FRACTION), "width=1.5 is a float"),
+    (lambda: SinusoidalPositions(4, base=-1), "base=-1"),
+]
+
+
+@pytest.mark.parametrize("call, message", WRONG)
+def test_wrong_arguments_are_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_an_empty_batch_has_outputs_of_the_right_shape(name: str) -> None:
+    mixer = WINDOWED[name]()
+    y, state = mixer(torch.zeros(0, 9, mixer.channels), return_state=True)
+    assert y.shape[0] == 0 and y.shape[2] == mixer.outputs
+    assert mixer(torch.zeros(0, 3, mixer.channels), state).shape[0] == 0

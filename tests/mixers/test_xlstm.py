@@ -1,11 +1,17 @@
 """The blocks of xLSTM: against the package of their authors, and in a model."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from slicekit import SequenceModel
-from slicekit.mixers.slstm import PowerLaw
-from slicekit.mixers.xlstm import MLSTMBlock, SLSTMBlock, xlstm_blocks
+from slicekit.mixers.headwise import HeadLayerNorm, HeadLinear
+from slicekit.mixers.lstm import LSTM
+from slicekit.mixers.mlstm import MLSTM
+from slicekit.mixers.slstm import SLSTM, PowerLaw, Spaced
+from slicekit.mixers.xlstm import GatedFeedForward, MLSTMBlock, SLSTMBlock, xlstm_blocks
 from tests.mixers.xlstm_peer import (
     assert_same,
     block_names,
@@ -115,6 +121,42 @@ def test_a_model_of_them_compiles_and_learns() -> None:
     torch.compiler.reset()
 
 
-def test_the_number_of_layers_is_checked() -> None:
-    with pytest.raises(ValueError, match="layers=0"):
-        xlstm_blocks(8, 0)
+WORD: Any = "a"
+FRACTION: Any = 1.5
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: LSTM(3, 0), "dim=0, expected at least 1"),
+    (lambda: LSTM(FRACTION, 4), "channels=1.5 is a float, expected a whole number"),
+    (lambda: LSTM(3, 4, forget_bias=WORD), "forget_bias='a' is a str"),
+    (lambda: HeadLinear(0, 1), "width=0"),
+    (lambda: HeadLinear(8, 3), "heads=3 does not divide width=8"),
+    (lambda: HeadLayerNorm(2, 0), "dim=0"),
+    (lambda: PowerLaw(3, 3), "block=3; expected 0..2 of 3"),
+    (lambda: PowerLaw(0, 0), "blocks=0, expected at least 1"),
+    (lambda: Spaced(WORD), "low='a' is a str, expected a finite number"),
+    (lambda: SLSTM(8, heads=3), "heads=3 does not divide width=8"),
+    (lambda: SLSTM(8, heads=0), "heads=0, expected at least 1"),
+    (lambda: SLSTM(8, kernel=-1), "kernel=-1, expected at least 0"),
+    (lambda: SLSTM(8, forget_bias=WORD), "forget_bias='a'; expected PowerLaw"),
+    (lambda: SLSTM(8, recurrent_bound=-1.0), "recurrent_bound=-1.0, expected at least 0"),
+    (lambda: SLSTM(8, dropout=1.5), "dropout=1.5, expected a probability"),
+    (lambda: MLSTM(8, heads=3), "heads=3 does not divide inner size=64"),
+    (lambda: MLSTM(8, qkv_block=7), "qkv_block=7 does not divide inner size=64"),
+    (lambda: MLSTM(8, kernel=0), "kernel=0, expected at least 1"),
+    (lambda: MLSTM(8, expand=0), "expand=0, expected a positive number"),
+    (lambda: MLSTM(8, multiple=0), "multiple=0"),
+    (lambda: MLSTM(8, dropout=1.5), "dropout=1.5, expected a probability"),
+    (lambda: GatedFeedForward(0), "width=0"),
+    (lambda: GatedFeedForward(8, expansion=0.0), "expansion=0.0, expected a positive number"),
+    (lambda: MLSTMBlock(8, blocks=0), "blocks=0"),
+    (lambda: SLSTMBlock(8, multiple=0), "multiple=0, expected at least 1"),
+    (lambda: SLSTMBlock(8, blocks=0), "blocks=0, expected at least 1"),
+    (lambda: SLSTMBlock(8, expansion=None, blocks=0), "blocks=0, expected at least 1"),
+    (lambda: xlstm_blocks(8, 0), "layers=0"),
+]
+
+
+@pytest.mark.parametrize("call, message", WRONG)
+def test_wrong_arguments_are_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

@@ -2,8 +2,6 @@
 
 import ctypes
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -13,24 +11,15 @@ from slicekit.native import available, library, reason
 from slicekit.native.exponential import FEW, LARGEST, LARGEST_OF_FEW, forward, pullback, suits
 from slicekit.structures.exponential import matrix_exponential
 
-pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
+    pytest.mark.usefixtures("poisoned_memory"),
+]
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33]
 NORMS = [1e-6, 0.03, 0.4, 0.9, 4.0, 50.0]
 DTYPES = [torch.float32, torch.float64]
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE = range(5)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned_memory() -> Iterator[None]:
-    """New tensors are full of NaN, so that a read of memory that was never written shows."""
-    deterministic: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(before[0])
-    deterministic.fill_uninitialized_memory = before[1]
 
 
 def of_norm(norm: float, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

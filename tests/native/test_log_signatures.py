@@ -1,8 +1,6 @@
 """The native log-signatures against pure torch, in values and gradients."""
 
 import ctypes
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +11,10 @@ from slicekit.native.log_signatures import _SIZES, _tables, forward, pullback, s
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
 from slicekit.paths.windowed_runs import _forward, _pullback, in_torch, run_windows
 
-pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
+    pytest.mark.usefixtures("poisoned_memory"),
+]
 
 DTYPES = [torch.float32, torch.float64]
 BASES = [
@@ -22,18 +23,6 @@ BASES = [
     *(hall(2, 7), hall(3, 4), lyndon(4, 4), hall(3, 5)),
 ]
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE, BAD_INDEX = range(6)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned_memory() -> Iterator[None]:
-    """New tensors are full of NaN, so that a read of memory that was never written shows."""
-    deterministic: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(before[0])
-    deterministic.fill_uninitialized_memory = before[1]
 
 
 def steps_of(batch: int, length: int, channels: int, dtype: torch.dtype = torch.float64) -> Tensor:

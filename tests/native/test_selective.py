@@ -1,7 +1,7 @@
 """The selective scan's kernel against the plain loop, in values and all gradients."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,23 +13,14 @@ from slicekit.native.selective import CHUNK, OPERANDS, Task, backward, forward, 
 from slicekit.scans import Native, Recurrent
 from slicekit.scans.selective import _adjoint, _scan, selective_scan
 
-pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
+    pytest.mark.usefixtures("poisoned_memory"),
+]
 
 DTYPES = [torch.float32, torch.float64]
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-14}
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE, BAD_INDEX = range(6)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned_memory() -> Iterator[None]:
-    """New tensors are full of NaN, so that a read of memory that was never written shows."""
-    deterministic: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(before[0])
-    deterministic.fill_uninitialized_memory = before[1]
 
 
 def problem(

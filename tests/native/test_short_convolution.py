@@ -1,7 +1,7 @@
 """The short convolution's kernel against torch's conv1d, in values and all gradients."""
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -19,23 +19,14 @@ from slicekit.mixers.convolution import (
 from slicekit.native import available, library, reason
 from slicekit.native.short_convolution import OPERANDS, Task, backward, forward, suits
 
-pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
+    pytest.mark.usefixtures("poisoned_memory"),
+]
 
 DTYPES = [torch.float32, torch.float64]
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 4e-15}
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE = range(5)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned_memory() -> Iterator[None]:
-    """New tensors are full of NaN, so that a read of memory that was never written shows."""
-    deterministic: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(before[0])
-    deterministic.fill_uninitialized_memory = before[1]
 
 
 def problem(
@@ -253,3 +244,19 @@ def test_each_pass_needs_its_results() -> None:
     for name in ("in_outputs", "in_x", "in_window", "in_weight"):
         assert status("backward", **{name: None}) == BAD_POINTER
         assert status("forward", **{name: None}) == OK
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("window", ((1, 3, 8), (1, 1, 8), (8, 1, 4), (8,))),
+        ("window", ((3, 3, 8), (1, 3, 8), (8, 1, 4), (8,))),
+        ("weight", ((1, 3, 8), (1, 3, 8), (4, 1, 4), (8,))),
+        ("bias", ((1, 3, 8), (1, 3, 8), (8, 1, 4), (1,))),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    name: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    with pytest.raises(ValueError, match=f"{name} has shape"):
+        short_convolution(*(torch.ones(shape) for shape in shapes))

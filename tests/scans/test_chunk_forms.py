@@ -262,3 +262,12 @@ def test_large_states_of_long_sequences_take_products(
     source, state = FromTransitions(moved), torch.zeros(1, dim, dim)
     assert chunked.by_products(source, Outer(steps, steps), steps, False)
     assert chunked.beats_native(source, state) == products
+
+
+def test_an_empty_batch_of_large_states() -> None:
+    gate = torch.ones(0, 300, 1).expand(-1, -1, 128)
+    inputs = Outer(torch.ones(0, 300, 128), torch.ones(0, 300, 128))
+    start = torch.zeros(0, 128, 128, requires_grad=True)
+    y, last = propagate(DiagonalTransition(gate), start, inputs, torch.ones(0, 300, 128))
+    assert y.shape == (0, 300, 128) and last.shape == start.shape
+    (y.sum() + last.sum()).backward()

@@ -9,6 +9,7 @@ own.
 On series, see `series_baselines`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -89,7 +90,7 @@ def gated(mixer: Callable[[int], nn.Module]) -> Blocks:
 
 
 def _stacked_lstms(width: int, layers: int, dropout: float) -> list[nn.Module]:
-    return [mixers.LSTM(width, width) for _ in range(layers)]
+    return [mixers.LSTM(width, width, dropout=dropout) for _ in range(layers)]
 
 
 def _xlstm(width: int, layers: int, dropout: float) -> list[nn.Module]:
@@ -97,6 +98,8 @@ def _xlstm(width: int, layers: int, dropout: float) -> list[nn.Module]:
 
 
 TRANSFORMER_HIDDEN, TRANSFORMER_HEADS = 512, 16
+"""The paper's, where the width divides them; a wider model has as many hidden units as its width.
+"""
 
 
 def _attention_blocks(
@@ -104,7 +107,7 @@ def _attention_blocks(
 ) -> list[nn.Module]:
     expansion = max(1, TRANSFORMER_HIDDEN // width)
     wiring = Wiring.pre_norm(expansion, LayerNorm())
-    heads = min(TRANSFORMER_HEADS, width // 4)
+    heads = math.gcd(TRANSFORMER_HEADS, width)
     return [
         Block(mixers.CausalAttention(width, heads, positions), width, wiring, dropout)
         for _ in range(layers)

@@ -82,24 +82,24 @@ MAMBA = _by_set(
 """Width, dim, layers, taps of the convolution, expansion, rate."""
 
 NCDE = _by_set(
-    (128, 3, 128, 1e-3),
-    (128, 4, 128, 1e-3),
-    (128, 4, 128, 1e-3),
-    (16, 4, 128, 1e-3),
-    (128, 4, 128, 1e-4),
-    (128, 4, 128, 1e-3),
+    (128, 3, 128, 1, 1e-3),
+    (128, 4, 128, 1, 1e-3),
+    (128, 4, 128, 2, 1e-3),
+    (16, 4, 128, 1, 1e-3),
+    (128, 4, 128, 1, 1e-4),
+    (128, 4, 128, 1, 1e-3),
 )
-"""Dim, depth, hidden, rate."""
+"""Dim, depth, hidden, steps an observation, rate."""
 
 NRDE = _by_set(
-    (64, 3, 64, 2, 4, 1e-3),
-    (64, 4, 128, 1, 1, 1e-3),
-    (64, 3, 128, 2, 2, 1e-3),
-    (128, 4, 128, 1, 1, 1e-4),
-    (64, 4, 128, 1, 1, 1e-3),
-    (128, 4, 128, 1, 1, 1e-4),
+    (64, 3, 64, 2, 4, 1, 1e-3),
+    (64, 4, 128, 1, 1, 1, 1e-3),
+    (64, 3, 128, 2, 2, 3, 1e-3),
+    (128, 4, 128, 1, 1, 1, 1e-4),
+    (64, 4, 128, 1, 1, 1, 1e-3),
+    (128, 4, 128, 1, 1, 1, 1e-4),
 )
-"""Dim, depth, hidden, depth and window of the log-signatures, rate."""
+"""Dim, depth, hidden, depth and window of the log-signatures, steps a window, rate."""
 
 LOG_NCDE = _by_set(
     (2, 32, 1),
@@ -203,20 +203,28 @@ def _mamba(task: Task) -> MixerDesign:
 
 
 def _ncde(task: Task) -> MixerDesign:
-    (dim, depth, hidden), rate = _row(NCDE, task)
-    channels = _channels(task)
-    return _on_the_series(
-        lambda: mixers.NCDE(channels, dim, hidden=hidden, depth=depth), dim, _settings(rate)
-    )
+    (dim, depth, hidden, steps), rate = _row(NCDE, task)
+    channels, solver = _channels(task), FixedStep(Heun(), steps)
+
+    def layer() -> nn.Module:
+        return mixers.NCDE(channels, dim, hidden=hidden, depth=depth, solver=solver)
+
+    return _on_the_series(layer, dim, _settings(rate))
 
 
 def _nrde(task: Task) -> MixerDesign:
-    (dim, depth, hidden, log_depth, window), rate = _row(NRDE, task)
-    channels = _channels(task)
+    (dim, depth, hidden, log_depth, window, steps), rate = _row(NRDE, task)
+    channels, solver = _channels(task), FixedStep(Heun(), steps)
 
     def layer() -> nn.Module:
         return mixers.NRDE(
-            channels, dim, window=window, log_depth=log_depth, hidden=hidden, depth=depth
+            channels,
+            dim,
+            window=window,
+            log_depth=log_depth,
+            hidden=hidden,
+            depth=depth,
+            solver=solver,
         )
 
     return _on_the_series(layer, dim, _settings(rate))

@@ -71,7 +71,7 @@ def slicekit_command(
       slicekit data get EigenWorms               series of an archive, on disk
       slicekit structures                        compare the structures, as the paper's Table 1
       slicekit structures --dim 256 --block 8    ... at other sizes
-      slicekit bench --quick                     how fast it is here, in two minutes
+      slicekit bench --quick                     how fast it is here, in three minutes
       slicekit doctor                            what is installed, and what is missing
 
     Every command has its own examples: slicekit train --help
@@ -142,7 +142,7 @@ def bench_command(
         Section | None, typer.Argument(help="One of the tables; all of them by default.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer rounds and lines: under two minutes.")
+        bool, typer.Option("--quick", help="Fewer rounds and lines: three minutes.")
     ] = False,
     structures: Annotated[
         str | None, typer.Option(help="Rows of the table of structures, as in dense,dplr-4.")
@@ -163,7 +163,7 @@ def bench_command(
 
     \b
     Examples:
-      slicekit bench                             everything, half an hour or so
+      slicekit bench                             everything, an hour or so
       slicekit bench --quick
       slicekit bench structures --structures dense,dplr-4 --shapes 32x256x128
       slicekit bench scaling --out speed --no-plots

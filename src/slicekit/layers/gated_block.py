@@ -12,6 +12,7 @@ from torch.nn import functional
 from slicekit.checks import Lengths, check_lengths
 from slicekit.layers.norms import BatchNorm, LayerNorm, RMSNorm
 from slicekit.layers.state import State
+from slicekit.paths import mask_past_end
 
 
 class GatedBlock(nn.Module):
@@ -60,6 +61,7 @@ class GatedBlock(nn.Module):
         """x (batch, length, width) -> (batch, length, width)."""
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
+            x = mask_past_end(x, lengths)
         batch_norm = isinstance(self.policy, BatchNorm)
         normed = self.norm(x, lengths) if batch_norm else self.norm(x)
         mixed, state = self.mixer(normed, state, lengths, True)

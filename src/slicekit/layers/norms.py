@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from slicekit.checks import HALF
 from slicekit.paths import valid_mask
 
 
@@ -82,11 +83,13 @@ class SequenceBatchNorm(nn.Module):
             unbiased = variance * (count / (count - 1).clamp_min(1))
             self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
             self.variance.lerp_(unbiased.detach().to(self.variance.dtype), self.momentum)
-        return (x - mean.to(x.dtype)) * (variance.to(x.dtype) + self.eps).rsqrt()
+        return (x - mean.to(x.dtype)) * (variance + self.eps).rsqrt().to(x.dtype)
 
     def _of_batch(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, variance and number of the elements that count."""
         axes = tuple(range(x.ndim - 1))
+        # Half precision can't count: in bfloat16, 256 + 1 is 256.
+        x = x.float() if x.dtype in HALF else x
         if lengths is None:
             count = x.new_tensor(x.numel() // x.shape[-1])
             return x.mean(axes), x.var(axes, unbiased=False), count

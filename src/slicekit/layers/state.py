@@ -46,8 +46,8 @@ class State:
         return self.map(Tensor.detach)
 
     def to(self, *args: Any, **kwargs: Any) -> "State":
-        """Moved to another device or dtype, as `Tensor.to` does."""
-        return self.map(lambda x: x.to(*args, **kwargs))
+        """Moved to another device or dtype, as `Tensor.to` does; counts keep their dtype."""
+        return self.map(lambda x: _moved(x, *args, **kwargs))
 
     def select(self, indices: Tensor) -> "State":
         """Some sequences of the batch, by their indices (which may repeat, as in a beam search)."""
@@ -71,12 +71,17 @@ class States(tuple["State | States", ...]):
         return self.map(Tensor.detach)
 
     def to(self, *args: Any, **kwargs: Any) -> "States":
-        """Moved to another device or dtype."""
-        return self.map(lambda x: x.to(*args, **kwargs))
+        """Moved to another device or dtype; counts keep their dtype."""
+        return self.map(lambda x: _moved(x, *args, **kwargs))
 
     def select(self, indices: Tensor) -> "States":
         """Some sequences of the batch."""
         return self.map(lambda x: x.index_select(0, indices))
+
+
+def _moved(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    moved = x.to(*args, **kwargs)
+    return moved if x.is_floating_point() or x.is_complex() else moved.to(x.dtype)
 
 
 def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
+from slicekit.mixers.headwise import check_divides, check_dropout
 from slicekit.mixers.positions import Rotary
-from slicekit.mixers.precision import linear_in
 
 ROWS = 1024
 """Queries that are masked at a time after an earlier part: a mask has ROWS times all keys."""
@@ -57,10 +57,8 @@ class CausalAttention(Mixer):
     ) -> None:
         """Draw the weights, as `torch.nn.MultiheadAttention` does."""
         super().__init__()
-        check_positive("width", width)
-        check_positive("heads", heads)
-        if width % heads:
-            raise ValueError(f"heads={heads} does not divide width={width}")
+        check_sizes(width=width)
+        check_divides("heads", heads, "width", width)
         if positions is not None and not isinstance(positions, Rotary):
             raise TypeError(f"positions={positions!r}; expected Rotary() or None")
         if positions is not None and width // heads % 2:
@@ -68,8 +66,7 @@ class CausalAttention(Mixer):
                 f"width={width} over heads={heads} gives heads of odd size {width // heads}; "
                 "rotary positions need an even one"
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")
+        check_dropout(dropout)
         self.channels = self.outputs = self.width = width
         self.heads, self.positions, self.dropout = heads, positions, dropout
         self.queries_keys_values = nn.Linear(width, 3 * width, bias=bias)
@@ -106,7 +103,7 @@ class CausalAttention(Mixer):
         here = seen.unsqueeze(1) + counter
         queries, keys, values = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in linear_in(self.queries_keys_values, x).chunk(3, -1)
+            for part in self.queries_keys_values(x).chunk(3, -1)
         )
         if self.positions is not None:
             queries = self.positions.rotate(queries, here)
@@ -123,7 +120,7 @@ class CausalAttention(Mixer):
             mixed = self._attend(queries, keys, values, None)
         else:
             mixed = self._attend_to_cache(queries, here, cache)
-        return linear_in(self.readout, _folded(mixed)), State(cache)
+        return self.readout(_folded(mixed)), State(cache)
 
     def _attend_to_cache(self, queries: Tensor, here: Tensor, cache: dict[str, Tensor]) -> Tensor:
         keys, values = (

@@ -1,5 +1,6 @@
 """What every mixer has in common: the contract of `SLiCE`, checked in one place."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,11 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import Lengths, check_floating, check_lengths, check_shape, concrete
+from slicekit.checks import HALF, Lengths, check_floating, check_lengths, check_shape, concrete
 from slicekit.layers.state import State
 from slicekit.paths import mask_past_end
-
-HALF = (torch.bfloat16, torch.float16)
 
 
 class Mixer(nn.Module, ABC):
@@ -78,18 +77,28 @@ class Mixer(nn.Module, ABC):
         check_floating("x", x)
         if x.shape[1] < 1:
             raise ValueError("x has length 0; an empty sequence has no elements")
+        given, x = x.dtype, self._in_own_dtype(x)
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
             x = mask_past_end(x, lengths)
         y, after = self.mix(x, self._begin(x, state), lengths)
         _warn_if_exploded(type(self).__name__, after)
-        return (y.to(x.dtype), after) if return_state else y.to(x.dtype)
+        return (y.to(given), after) if return_state else y.to(given)
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """One element: x (batch, channels) -> (batch, outputs), and the state after it."""
         check_shape("x", x, ("batch", self.channels))
         y, after = self.forward(x.unsqueeze(1), state, None, True)
         return y.squeeze(1), after
+
+    def _in_own_dtype(self, x: Tensor) -> Tensor:
+        """x in the dtype of the parameters, where one of both is half precision."""
+        own = next((p.dtype for p in self.parameters()), x.dtype)
+        if own == x.dtype:
+            return x
+        if own not in HALF and x.dtype not in HALF:
+            raise TypeError(f"x has dtype {x.dtype}, but the mixer has {own}; expected one dtype")
+        return x.to(own)
 
     def _begin(self, x: Tensor, state: State | None) -> State:
         """A state in the precision to compute in, checked."""
@@ -101,6 +110,10 @@ class Mixer(nn.Module, ABC):
             raise TypeError(f"state is a {type(state).__name__}; expected a State, or None")
         for name, x_0 in fresh.tensors.items():
             check_shape(f"state[{name!r}]", state[name], self.state_shape(name, x_0))
+            if state[name].is_floating_point() != x_0.is_floating_point():
+                raise TypeError(
+                    f"state[{name!r}] has dtype {state[name].dtype}; expected one like {x_0.dtype}"
+                )
         return state.map(lambda held: held.to(work) if held.is_floating_point() else held)
 
     def state_shape(self, name: str, fresh: Tensor) -> tuple[Any, ...]:
@@ -112,7 +125,10 @@ def _warn_if_exploded(name: str, state: State) -> None:
     hidden = state.get("hidden")
     if hidden is None or not concrete(hidden) or hidden.device.type != "cpu":
         return
-    if not bool(torch.isfinite(hidden).all()):
+    # A sum is one pass, and not finite wherever a number is not; it may overflow by itself.
+    with torch.no_grad():
+        exploded = not math.isfinite(hidden.sum()) and not bool(torch.isfinite(hidden).all())
+    if exploded:
         warnings.warn(
             f"the state of {name} is no longer finite: it overflowed on the way, or its input was "
             "not finite",

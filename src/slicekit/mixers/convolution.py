@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import concrete
+from slicekit.checks import HALF, check_floating, check_shape, concrete
 from slicekit.dispatch import plain_torch
 from slicekit.native import short_convolution as native
 from slicekit.native.mapping import map_by_loop
-
-HALF = (torch.bfloat16, torch.float16)
 
 
 class ShortConvolution(nn.Module):
@@ -92,6 +90,13 @@ def short_convolution(
         >>> short_convolution(x, torch.zeros(1, 1, 1), mean, None).flatten()
         tensor([0.5000, 1.5000, 2.5000])
     """
+    check_shape("x", x, ("batch", "length", "channels"))
+    check_floating("x", x)
+    batch, _, channels = x.shape
+    check_shape("weight", weight, (channels, 1, "size"))
+    check_shape("window", window, (batch, weight.shape[-1] - 1, channels))
+    if bias is not None:
+        check_shape("bias", bias, (channels,))
     widened = x.device.type == "cpu" and x.dtype in HALF
     work = torch.float32 if widened else x.dtype
     constant = None if bias is None else bias.to(work)

@@ -13,9 +13,10 @@ Glossary:
 from torch import Tensor
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes, whole_share
 from slicekit.mixers.delta_rule import Beta, delta_steps
 from slicekit.mixers.features import Features
-from slicekit.mixers.heads import MatrixMixer, Steps, fold, unit, whole_size
+from slicekit.mixers.heads import MatrixMixer, Steps, fold, unit
 
 
 class DeltaNet(MatrixMixer):
@@ -59,9 +60,10 @@ class DeltaNet(MatrixMixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
+        check_sizes(width=width, heads=heads)
         self.heads = heads
-        self.keys = whole_size("expand_keys", expand_keys, width, heads)
-        self.values = whole_size("expand_values", expand_values, width, heads)
+        self.keys = whole_share("expand_keys", expand_keys, "width", width, heads)
+        self.values = whole_share("expand_values", expand_values, "width", width, heads)
         self.arguments = {
             "width": width,
             "heads": heads,

@@ -11,21 +11,17 @@ With |k_t| = 1 the eigenvalue of M_t along k_t is α_t (1 - β_t): in [0, 1] for
 [-1, 1] for twice that, which is what state tracking needs.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.mixers.discretisation import StepSizes
 from slicekit.mixers.heads import Steps
 from slicekit.scans import Outer
 from slicekit.structures import LowRankTransition
 
 RATES = 16.0
 """Largest initial rate exp(log_rate)."""
-
-STEPS = (1e-3, 1e-1, 1e-4)
-"""Smallest and largest initial step softplus(step_bias), and a floor under both."""
 
 
 def delta_steps(
@@ -108,7 +104,7 @@ class Decay(nn.Module):
         width: size of an input element.
         heads: number of heads.
 
-    The rates start uniform on (0, 16], the steps softplus(step_bias) log-uniform on [0.001, 0.1].
+    The rates start uniform on (0, 16], the steps softplus(step_bias) as `StepSizes()` draws them.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -116,10 +112,7 @@ class Decay(nn.Module):
         super().__init__()
         self.map = nn.Linear(width, heads, bias=False)
         self.log_rate = nn.Parameter((RATES * (1 - torch.rand(heads))).log())
-        least, most, floor = STEPS
-        spread = math.log(most) - math.log(least)
-        step = (torch.rand(heads) * spread + math.log(least)).exp().clamp_min(floor)
-        self.step_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
+        self.step_bias = nn.Parameter(StepSizes().draw_bias(heads))
 
     def forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """(batch, length, width) -> (batch * heads, length), in the dtype given."""

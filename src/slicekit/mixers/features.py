@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_whole
 from slicekit.mixers.convolution import ShortConvolution
 
 
@@ -44,8 +45,7 @@ class Features(nn.Module):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        if kernel < 0:
-            raise ValueError(f"kernel={kernel}; expected a number of taps, or 0 for no convolution")
+        check_whole("kernel", kernel, least=0)
         self.sizes = sizes
         self.activation = activation and kernel == 0
         self.map = nn.Linear(width, sum(sizes), bias=False)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.checks import check_positive
+from slicekit.mixers.arguments import check_sizes
 
 
 class Activation(NamedTuple):
@@ -62,7 +63,7 @@ class Field(nn.Module):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        check_positive("hidden", hidden)
+        check_sizes(dim=dim, columns=columns, hidden=hidden)
         check_positive("scale", scale)
         self.dim, self.columns, self.activations = dim, columns, tuple(activations)
         sizes = [dim] + [hidden] * (len(self.activations) - 1) + [columns * dim]

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_shape
 from slicekit.flows import Euler, Exponential, Flow
 from slicekit.mixers.heads import MatrixMixer, Steps
 from slicekit.mixers.lru import LRU
@@ -81,7 +82,6 @@ class AffineCDE:
         return heads.reshape(batch, length, *self.hidden[1:])
 
 
-@singledispatch
 def affine_cde(mixer: Any, x: Tensor) -> AffineCDE:
     """Write a mixer's recurrence as an affine linear CDE.
 
@@ -99,15 +99,22 @@ def affine_cde(mixer: Any, x: Tensor) -> AffineCDE:
         >>> cde.structure, cde.states().shape
         (JointDPLR(dim=4, rank=1), torch.Size([3, 5, 2, 4, 4]))
     """
+    channels = getattr(mixer, "channels", "channels")
+    check_shape("x", x, ("batch", "length", channels))
+    return _form(mixer, x)
+
+
+@singledispatch
+def _form(mixer: Any, x: Tensor) -> AffineCDE:
     raise TypeError(f"{type(mixer).__name__} is no affine linear CDE, or none that is known here")
 
 
-@affine_cde.register(S6)
+@_form.register(S6)
 def _(mixer: S6, x: Tensor) -> AffineCDE:
     return _selective(mixer, x)
 
 
-@affine_cde.register(Mamba)
+@_form.register(Mamba)
 def _(mixer: Mamba, x: Tensor) -> AffineCDE:
     driving, _, _ = mixer.drive(x, mixer.start(x.shape[0], x), None)
     return _selective(mixer.ssm, driving)
@@ -128,19 +135,19 @@ def _selective(mixer: S6, x: Tensor) -> AffineCDE:
     )
 
 
-@affine_cde.register(S4D)
+@_form.register(S4D)
 def _(mixer: S4D, x: Tensor) -> AffineCDE:
     eigenvalues, gain = mixer.discrete(x)
     return _in_time(eigenvalues, gain * x.unsqueeze(-1), mixer.channels)
 
 
-@affine_cde.register(S5)
+@_form.register(S5)
 def _(mixer: S5, x: Tensor) -> AffineCDE:
     eigenvalues, input_map = mixer.discrete(x)
     return _in_time(eigenvalues, x.to(input_map.dtype) @ input_map.mT)
 
 
-@affine_cde.register(LRU)
+@_form.register(LRU)
 def _(mixer: LRU, x: Tensor) -> AffineCDE:
     return _in_time(mixer.eigenvalues(x), mixer.inputs(x, x))
 
@@ -162,10 +169,10 @@ def _in_time(eigenvalues: Tensor, inputs: Tensor, *channels: int) -> AffineCDE:
     )
 
 
-@affine_cde.register(MatrixMixer)
-@affine_cde.register(RWKV7)
-@affine_cde.register(MLSTM)
-@affine_cde.register(Mamba2)
+@_form.register(MatrixMixer)
+@_form.register(RWKV7)
+@_form.register(MLSTM)
+@_form.register(Mamba2)
 def _(mixer: Any, x: Tensor) -> AffineCDE:
     state = mixer.start(x.shape[0], x)
     return _of_steps(mixer.recurrence(x, state)[0], tuple(state["hidden"].shape))
@@ -183,7 +190,8 @@ def _of_steps(steps: Steps, hidden: tuple[int, ...]) -> AffineCDE:
         return AffineCDE(
             structure, {"values": weights}, path, steps.inputs, Exponential(), hidden, steps.each
         )
-    assert isinstance(transition, LowRankTransition)
+    if not isinstance(transition, LowRankTransition):
+        raise TypeError(f"there is no form for {type(transition).__name__}")
     return _low_rank(transition, steps, hidden)
 
 
@@ -234,7 +242,7 @@ FORMS = (
     Form("S5", "dt", "Diagonal, complex: Δ Λ", "exp", "C^P", "B̄ x"),
     Form("LRU", "dt", "Diagonal, complex: log λ", "exp", "C^P", "γ B x"),
     Form("S6, Mamba", "Δ^j(x)", "Diagonal: A of channel j", "exp", "R^N a channel", "Δ^j B(x) x^j"),
-    Form("Mamba-2", "Δ(x)", "Diagonal: a I", "exp", "N x P a head", "Δ B(x) x^T"),
+    Form("Mamba-2", "a Δ(x)", "Diagonal: I", "exp", "N x P a head", "Δ B(x) x^T"),
     Form("mLSTM", "log f'", "Diagonal: I", "exp", "d x (d + 1) a head", "i' k [v, 1]^T"),
     Form("GLA", "log α_j", "Diagonal: e_j e_j^T", "exp", "d_k x d_v a head", "k v^T"),
     Form("DeltaNet", "-β k, k", "JointDPLR: u v^T", "Euler", "d_k x d_v a head", "β k v^T"),

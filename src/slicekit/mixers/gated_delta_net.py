@@ -14,9 +14,10 @@ Glossary:
 from torch import Tensor
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes, whole_share
 from slicekit.mixers.delta_rule import Beta, Decay, delta_steps
 from slicekit.mixers.features import Features
-from slicekit.mixers.heads import MatrixMixer, Steps, check_heads, fold, unit, whole_size
+from slicekit.mixers.heads import MatrixMixer, Steps, fold, unit
 
 
 class GatedDeltaNet(MatrixMixer):
@@ -62,8 +63,8 @@ class GatedDeltaNet(MatrixMixer):
         """Draw the weights."""
         super().__init__()
         self.heads = heads
-        self.keys = head_dim or advised_head_dim(width, heads, output_gate)
-        self.values = whole_size("expand_values", expand_values, self.keys, 1)
+        self.keys = key_size(width, heads, head_dim, output_gate)
+        self.values = whole_share("expand_values", expand_values, "head_dim", self.keys)
         self.arguments = {
             "width": width,
             "heads": heads,
@@ -95,9 +96,12 @@ class GatedDeltaNet(MatrixMixer):
         return delta_steps(queries, unit(keys), values, beta, self.decay(x, dtype)), carried
 
 
-def advised_head_dim(width: int, heads: int, output_gate: bool) -> int:
-    """Size of a key with which all maps together have about 6 width^2 parameters."""
-    check_heads(heads)
+def key_size(width: int, heads: int, head_dim: int | None, output_gate: bool) -> int:
+    """The size that was asked for, or one with which all maps have about 6 width^2 parameters."""
+    check_sizes(width=width, heads=heads)
+    if head_dim is not None:
+        check_sizes(head_dim=head_dim)
+        return head_dim
     share = 0.75 if output_gate else 1.0
     if (share * width) % heads:
         raise ValueError(

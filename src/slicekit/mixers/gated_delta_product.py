@@ -17,10 +17,11 @@ Glossary:
 from torch import Tensor
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes, whole_share
 from slicekit.mixers.delta_rule import Beta, Decay, product_steps
 from slicekit.mixers.features import Features
-from slicekit.mixers.gated_delta_net import advised_head_dim
-from slicekit.mixers.heads import MatrixMixer, Steps, fold, unit, whole_size
+from slicekit.mixers.gated_delta_net import key_size
+from slicekit.mixers.heads import MatrixMixer, Steps, fold, unit
 
 
 class GatedDeltaProduct(MatrixMixer):
@@ -70,11 +71,10 @@ class GatedDeltaProduct(MatrixMixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        if rank < 1:
-            raise ValueError(f"rank={rank}; expected at least one step an element")
+        check_sizes(rank=rank)
         self.heads, self.rank = heads, rank
-        self.keys = head_dim or advised_head_dim(width, heads, output_gate)
-        self.values = whole_size("expand_values", expand_values, self.keys, 1)
+        self.keys = key_size(width, heads, head_dim, output_gate)
+        self.values = whole_share("expand_values", expand_values, "head_dim", self.keys)
         self.arguments = {
             "width": width,
             "heads": heads,

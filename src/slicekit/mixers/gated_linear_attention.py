@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_policy, check_sizes, check_whole, whole_share
 from slicekit.mixers.features import Features
-from slicekit.mixers.heads import MatrixMixer, Steps, fold, whole_size
+from slicekit.mixers.heads import MatrixMixer, Steps, fold
 from slicekit.scans import Outer
 from slicekit.structures import DiagonalTransition
 
@@ -45,6 +47,11 @@ class PerKey(Gates):
     rank: int = 16
     divisor: float = 16.0
 
+    def __post_init__(self) -> None:
+        """Check both."""
+        check_whole("rank", self.rank)
+        check_positive("divisor", self.divisor)
+
     def build(self, width: int, heads: int, keys: int) -> nn.Module:
         """W_2 W_1 x + b."""
         return nn.Sequential(
@@ -61,6 +68,10 @@ class PerHead(Gates):
     """
 
     divisor: float = 16.0
+
+    def __post_init__(self) -> None:
+        """Check it."""
+        check_positive("divisor", self.divisor)
 
     def build(self, width: int, heads: int, keys: int) -> nn.Module:
         """W x + b."""
@@ -109,11 +120,12 @@ class GatedLinearAttention(MatrixMixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        if gates is not None and not isinstance(gates, Gates):
-            raise TypeError(f"gates={gates!r}; expected PerKey(), PerHead() or None")
+        check_sizes(width=width, heads=heads)
+        if gates is not None:
+            check_policy("gates", gates, Gates, "PerKey(), PerHead() or None")
         self.heads, self.gates = heads, gates
-        self.keys = whole_size("expand_keys", expand_keys, width, heads)
-        self.values = whole_size("expand_values", expand_values, width, heads)
+        self.keys = whole_share("expand_keys", expand_keys, "width", width, heads)
+        self.values = whole_share("expand_values", expand_values, "width", width, heads)
         self.arguments = {
             "width": width,
             "heads": heads,

@@ -9,6 +9,7 @@ Glossary:
 Each element drives H <- M_t H + k_t v_t^T: an affine linear CDE, whose form is the mixer's choice.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import check_positive
 from slicekit.layers.state import State
-from slicekit.mixers.base import HALF, Mixer
+from slicekit.mixers.base import Mixer
 from slicekit.mixers.features import Features
 from slicekit.scans import Outer, propagate
 from slicekit.structures import Transition
@@ -74,31 +76,12 @@ def unit(x: Tensor, eps: float = 1e-6) -> Tensor:
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
 
 
-def in_parameters(x: Tensor, parameter: Tensor) -> Tensor:
-    """Half precision in the parameters' dtype; what is not half is left to torch's own rules."""
-    return x.to(parameter.dtype) if x.dtype in HALF else x
-
-
-def check_heads(heads: int) -> None:
-    """Raise unless there is a head."""
-    if heads < 1:
-        raise ValueError(f"heads={heads}; expected at least one")
-
-
-def whole_size(name: str, factor: float, width: int, heads: int) -> int:
-    """Size of a head where all heads have factor * width channels together.
-
-    Raises:
-        ValueError: if that is not a whole number.
-    """
-    check_heads(heads)
-    size = round(factor * width)
-    if abs(size - factor * width) > 1e-6 * width or size < heads or size % heads:
-        raise ValueError(
-            f"{name}={factor} with width={width} makes {factor * width:g} channels; expected a "
-            f"positive multiple of heads={heads}"
-        )
-    return size // heads
+def normalised(x: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) along the last dimension, also where the squares overflow."""
+    # Whatever the size is, the result does not depend on it, and so neither does the gradient.
+    size = torch.linalg.vector_norm(x.detach(), math.inf, -1, keepdim=True).clamp_min(1)
+    x = x / size
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps / size.square())
 
 
 class HeadNorm(nn.Module):
@@ -117,13 +100,13 @@ class HeadNorm(nn.Module):
     def __init__(self, dim: int, eps: float = 1e-5) -> None:
         """Weights of one."""
         super().__init__()
+        check_positive("eps", eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
         """x and gate (..., heads, dim) -> (..., heads, dim)."""
-        scaled = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
-        scaled = scaled * self.weight.to(x.dtype)
+        scaled = normalised(x, self.eps) * self.weight.to(x.dtype)
         return scaled if gate is None else scaled * functional.silu(gate.to(x.dtype))
 
 
@@ -179,7 +162,6 @@ class MatrixMixer(Mixer):
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """The recurrence, then norm, gate and output map."""
-        x = in_parameters(x, self.output.weight)
         steps, carried = self.recurrence(x, state, lengths)
         read, hidden = steps.run(state["hidden"], lengths)
         gate = None

@@ -5,6 +5,7 @@ Names here and in the papers:
     HeadLayerNorm        group normalisation with one group for each head
     small_init      W ~ N(0, 2 / (5 dim)), "SmallInit" of Nguyen and Salazar (2019)
     depth_init      W ~ N(0, (2 / (blocks √dim))²), the output maps of Wang and Komatsuzaki's GPT-J
+    UNSEEN          m_0, the stabiliser of both memories before the first element
 """
 
 import math
@@ -12,6 +13,12 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from slicekit.checks import check_finite, check_positive
+from slicekit.mixers.arguments import check_sizes, check_whole
+
+UNSEEN = -1e30
+"""The stabiliser before the first element: that of an input gate which never opened."""
 
 MERGED = 32
 """Size of the blocks that smaller ones are merged to."""
@@ -33,6 +40,7 @@ class HeadLinear(nn.Module):
     def __init__(self, width: int, heads: int, bias: bool = False) -> None:
         """Draw the blocks as `small_init` does for their own size."""
         super().__init__()
+        check_sizes(width=width)
         check_divides("heads", heads, "width", width)
         self.width, self.heads = width, heads
         dim = width // heads
@@ -66,6 +74,9 @@ class HeadLayerNorm(nn.Module):
         dim: size of a head.
         eps: added to the variance.
 
+    The scales are kept as they are, w. The authors' package keeps w - 1, so that weight decay pulls
+    its scales to one and these to zero.
+
     Example:
         >>> HeadLayerNorm(2, 4)(torch.randn(3, 5, 2, 4)).std(-1, correction=0).round().unique()
         tensor([1.], grad_fn=<Unique2Backward0>)
@@ -74,6 +85,8 @@ class HeadLayerNorm(nn.Module):
     def __init__(self, heads: int, dim: int, eps: float = 1e-5) -> None:
         """Scales of one."""
         super().__init__()
+        check_sizes(heads=heads, dim=dim)
+        check_positive("eps", eps)
         self.heads, self.dim, self.eps = heads, dim, eps
         self.weight = nn.Parameter(torch.ones(heads * dim))
 
@@ -103,14 +116,27 @@ def rounded_up(size: float, multiple: int) -> int:
 
 
 def check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
-    """Raise ValueError unless a number of parts divides a size.
+    """Raise ValueError unless a number of parts divides a size (TypeError if it is not whole).
 
     >>> check_divides("heads", 3, "width", 8)
     Traceback (most recent call last):
     ValueError: heads=3 does not divide width=8; choose one of 1, 2, 4, 8
     """
-    if part < 1 or whole % part:
+    check_whole(name, part)
+    if whole % part:
         choices = ", ".join(str(i) for i in range(1, whole + 1) if whole % i == 0)
         raise ValueError(
             f"{name}={part} does not divide {whole_name}={whole}; choose one of {choices}"
         )
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise ValueError unless it is a probability below one (TypeError if it is no number).
+
+    >>> check_dropout(1.5)
+    Traceback (most recent call last):
+    ValueError: dropout=1.5, expected a probability in [0, 1)
+    """
+    check_finite("dropout", dropout)
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout={dropout}, expected a probability in [0, 1)")

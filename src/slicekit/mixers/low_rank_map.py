@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from slicekit.mixers.arguments import check_sizes
+
 
 class LowRankMap(nn.Module):
     """x -> W_2 f(W_1 x) + b, which starts as the constant b + W_2 f(0).
@@ -32,8 +34,7 @@ class LowRankMap(nn.Module):
     ) -> None:
         """Draw W_2."""
         super().__init__()
-        if rank < 1:
-            raise ValueError(f"rank={rank} of a low-rank map; expected at least 1")
+        check_sizes(width=width, rank=rank)
         self.between = between
         self.first = nn.Linear(width, rank, bias=False)
         self.second = nn.Linear(rank, width, bias=bias is not None)

@@ -17,11 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.complex_maps import complex_of, to_complex, to_real
 from slicekit.scans import propagate
 from slicekit.structures import DiagonalTransition
+
+ROUNDING = torch.finfo(torch.float32)
 
 
 class LRU(Mixer):
@@ -53,13 +57,15 @@ class LRU(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
+        check_sizes(width=width, dim=dim)
+        check_positive("max_phase", max_phase)
         if not 0 <= r_min < r_max <= 1:
             raise ValueError(f"r_min={r_min}, r_max={r_max}; expected 0 <= r_min < r_max <= 1")
-        if max_phase <= 0:
-            raise ValueError(f"max_phase={max_phase}; expected a positive angle")
         self.channels = self.outputs = width
         self.dim, self.r_min, self.r_max, self.max_phase = dim, r_min, r_max, max_phase
         squared_modulus = _open_uniform(dim) * (r_max**2 - r_min**2) + r_min**2
+        # Rounding may give 0 or 1, whose logarithm or the logarithm of that is not finite.
+        squared_modulus = squared_modulus.clamp(ROUNDING.tiny, 1 - ROUNDING.eps)
         decay = -0.5 * squared_modulus.log()
         self.log_decay = nn.Parameter(decay.log())
         self.log_phase = nn.Parameter((max_phase * _open_uniform(dim)).log())
@@ -108,4 +114,4 @@ class LRU(Mixer):
 
 def _open_uniform(count: int) -> Tensor:
     """Uniform numbers, never 0 (whose logarithm is not finite)."""
-    return torch.rand(count).clamp_min(torch.finfo(torch.float32).eps)
+    return torch.rand(count).clamp_min(ROUNDING.eps)

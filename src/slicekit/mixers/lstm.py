@@ -17,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import check_positive
+from slicekit.checks import check_finite
 from slicekit.dispatch import vjp
 from slicekit.layers.state import State, last_valid
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
+from slicekit.mixers.headwise import check_dropout
 from slicekit.paths import valid_mask
 
 SATURATED = 1e4
@@ -35,6 +37,7 @@ class LSTM(Mixer):
         dim: size of the hidden state, which is the output.
         forget_bias: what the forget gates' two biases add up to at first; None leaves them to
             torch's initialisation, uniform up to 1 / √dim like all parameters.
+        dropout: its probability, on the outputs; what is carried is not touched.
 
     The parameters have the names and shapes of `torch.nn.LSTMCell`. The state holds "hidden" and
     "cell", both (batch, dim).
@@ -47,13 +50,18 @@ class LSTM(Mixer):
 
     citations = ("hochreiter1997lstm", "gers2000forget")
 
-    def __init__(self, channels: int, dim: int, forget_bias: float | None = None) -> None:
+    def __init__(
+        self, channels: int, dim: int, forget_bias: float | None = None, dropout: float = 0.0
+    ) -> None:
         """Draw the weights."""
         super().__init__()
-        check_positive("channels", channels)
-        check_positive("dim", dim)
+        check_sizes(channels=channels, dim=dim)
+        check_dropout(dropout)
+        if forget_bias is not None:
+            check_finite("forget_bias", forget_bias)
         self.channels, self.outputs, self.dim = channels, dim, dim
         self.forget_bias = forget_bias
+        self.dropout = nn.Dropout(dropout)
         bound = dim**-0.5
 
         def uniform(*shape: int) -> nn.Parameter:
@@ -88,7 +96,7 @@ class LSTM(Mixer):
         last = last_valid(y, lengths)
         if lengths is not None:
             last = torch.where((lengths > 0).unsqueeze(-1), last, hidden)
-        return y, State({"hidden": last, "cell": cells})
+        return self.dropout(y), State({"hidden": last, "cell": cells})
 
     def _holding(self, like: Tensor) -> Tensor:
         """The weights (4 dim, 1) of the channel under which a cell stays as it is."""
@@ -97,7 +105,12 @@ class LSTM(Mixer):
 
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this mixer again, but for its parameters."""
-        return {"channels": self.channels, "dim": self.dim, "forget_bias": self.forget_bias}
+        return {
+            "channels": self.channels,
+            "dim": self.dim,
+            "forget_bias": self.forget_bias,
+            "dropout": self.dropout.p,
+        }
 
 
 def _run(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
 from slicekit.mixers.discretisation import StepSizes
@@ -65,8 +66,7 @@ class Mamba(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
-        if expand < 1:
-            raise ValueError(f"expand={expand}; expected at least 1")
+        check_sizes(width=width, dim=dim, expand=expand, kernel=kernel)
         self.channels = self.outputs = width
         self.expand, self.bias, self.convolution_bias = expand, bias, convolution_bias
         inner = expand * width

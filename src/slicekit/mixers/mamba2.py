@@ -16,23 +16,28 @@ Glossary:
 """
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_policy, check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
 from slicekit.mixers.discretisation import StepSizes
-from slicekit.mixers.heads import Steps, unfold
+from slicekit.mixers.heads import Steps, fold, normalised, unfold
+from slicekit.mixers.headwise import check_divides
 from slicekit.paths import mask_past_end
 from slicekit.scans import Outer
 from slicekit.structures import DiagonalTransition
 
 
-class Driven(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Driven:
     """What the elements become, named as in the glossary."""
 
     gate: Tensor
@@ -89,14 +94,20 @@ class Mamba2(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
-        inner = expand * width
-        _check_divides("head_dim", head_dim, "expand * width", inner)
-        heads = inner // head_dim
-        _check_divides("groups", groups, "the number of heads", heads)
         norm_groups = groups if norm_groups is None else norm_groups
-        _check_divides("norm_groups", norm_groups, "expand * width", inner)
-        if rates is not None and not 0 < rates[0] <= rates[1]:
+        check_sizes(width=width, dim=dim, head_dim=head_dim, expand=expand)
+        check_sizes(groups=groups, kernel=kernel, norm_groups=norm_groups)
+        inner = expand * width
+        heads = inner // head_dim
+        check_divides("head_dim", head_dim, "expand * width", inner)
+        check_divides("groups", groups, "heads", heads)
+        check_divides("norm_groups", norm_groups, "expand * width", inner)
+        check_positive("eps", eps)
+        check_policy("steps", steps, StepSizes, "a StepSizes")
+        if rates is not None and not 0 < rates[0] <= rates[1] < math.inf:
             raise ValueError(f"rates={rates}; expected 0 < rates[0] <= rates[1], or None")
+        if not 0 <= step_limits[0] <= step_limits[1]:
+            raise ValueError(f"step_limits={step_limits}; expected 0 <= low <= high")
         self.channels = self.outputs = width
         self.dim, self.head_dim, self.expand, self.groups = dim, head_dim, expand, groups
         self.inner, self.heads, self.norm_groups, self.eps = inner, heads, norm_groups, eps
@@ -157,7 +168,8 @@ class Mamba2(Mixer):
         steps = driven.steps
         decay = (-self.log_rates.to(steps.dtype).exp() * steps).exp()
         gates = decay.mT.flatten(0, 1).unsqueeze(-1).expand(-1, -1, self.dim)
-        inputs = Outer(self._by_head(driven.left), _fold(steps.unsqueeze(-1) * driven.values))
+        values = fold((steps.unsqueeze(-1) * driven.values).flatten(2), self.heads)
+        inputs = Outer(self._by_head(driven.left), values)
         return Steps(DiagonalTransition(gates), inputs, self._by_head(driven.readout))
 
     def cut(self, filtered: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -179,13 +191,12 @@ class Mamba2(Mixer):
 
     def _by_head(self, shared: Tensor) -> Tensor:
         """(batch, length, groups, dim) -> (batch * heads, length, dim)."""
-        return _fold(shared.repeat_interleave(self.heads // self.groups, 2))
+        return fold(shared.repeat_interleave(self.heads // self.groups, 2).flatten(2), self.heads)
 
     def normalise(self, y: Tensor, gate: Tensor) -> Tensor:
         """The root-mean-square norm of y ⊙ silu(z), both (batch, length, inner)."""
         y = (y * functional.silu(gate.to(y.dtype))).unflatten(-1, (self.norm_groups, -1))
-        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
-        return self.norm_weight.to(y.dtype) * y.flatten(-2)
+        return self.norm_weight.to(y.dtype) * normalised(y, self.eps).flatten(-2)
 
     def configuration(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -204,13 +215,3 @@ class Mamba2(Mixer):
             "norm_groups": self.norm_groups,
             "eps": self.eps,
         }
-
-
-def _fold(x: Tensor) -> Tensor:
-    """Heads into the batch: (batch, length, heads, size) -> (batch * heads, length, size)."""
-    return x.transpose(1, 2).flatten(0, 1)
-
-
-def _check_divides(name: str, part: int, of: str, whole: int) -> None:
-    if part < 1 or whole % part:
-        raise ValueError(f"{name}={part} does not divide {of}, which is {whole}")

@@ -25,24 +25,24 @@ from torch.nn import functional
 
 from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
 from slicekit.mixers.heads import Steps
 from slicekit.mixers.headwise import (
+    UNSEEN,
     HeadLayerNorm,
     HeadLinear,
     check_divides,
+    check_dropout,
     depth_init,
     rounded_up,
     small_init,
 )
-from slicekit.mixers.precision import linear_in
+from slicekit.mixers.precision import most_exact
 from slicekit.paths import valid_mask
 from slicekit.scans import Outer
 from slicekit.structures import DiagonalTransition
-
-UNSEEN = -1e30
-"""The stabiliser before the first element: that of an input gate which never opened."""
 
 SATURATED = 1e5
 """Logarithms of gates are kept within this, so that no two infinities ever meet."""
@@ -122,16 +122,16 @@ def memory_steps(
 def _stabilised(
     input_gate: Tensor, forget_gate: Tensor, stabiliser: Tensor, valid: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gains i', decays f' and stabilisers m, each (batch, length, heads), the last in float64."""
-    work = stabiliser.dtype
-    log_input = input_gate.to(torch.float64).clamp(-SATURATED, SATURATED)
-    log_forget = functional.logsigmoid(forget_gate.to(torch.float64)).clamp_min(-SATURATED)
+    """Gains i', decays f' and stabilisers m, each (batch, length, heads), the last most exact."""
+    work, exact = stabiliser.dtype, most_exact(stabiliser.device)
+    log_input = input_gate.to(exact).clamp(-SATURATED, SATURATED)
+    log_forget = functional.logsigmoid(forget_gate.to(exact)).clamp_min(-SATURATED)
     if valid is not None:
         log_input = torch.where(valid, log_input, UNSEEN)
         log_forget = torch.where(valid, log_forget, 0.0)
     kept = log_forget.cumsum(1)
     offered = log_input - kept
-    highest = torch.cat([stabiliser.to(torch.float64).unsqueeze(1), offered], 1).cummax(1).values
+    highest = torch.cat([stabiliser.to(exact).unsqueeze(1), offered], 1).cummax(1).values
     decay = torch.exp(highest[:, :-1] - highest[:, 1:])
     gain = torch.exp(offered - highest[:, 1:])
     if valid is not None:  # a stabiliser may be as low as a gate past the end
@@ -154,7 +154,8 @@ class MLSTM(Mixer):
         blocks: number of blocks in the stack, for the initialisation of the map down.
 
     The state holds "hidden" (batch, heads, dim, dim + 1), the memory and its normaliser;
-    "stabiliser" (batch, heads); and the convolution's "window".
+    "stabiliser" (batch, heads); and the convolution's "window". The norm keeps its scales otherwise
+    than the authors' package, see `HeadLayerNorm`.
 
     Example:
         >>> MLSTM(8, heads=2)(torch.randn(2, 5, 8)).shape
@@ -177,9 +178,9 @@ class MLSTM(Mixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        for name, value in (("width", width), ("expand", expand), ("blocks", blocks)):
-            check_positive(name, value)
-        check_positive("multiple", multiple)
+        check_sizes(width=width, kernel=kernel, multiple=multiple, blocks=blocks)
+        check_positive("expand", expand)
+        check_dropout(dropout)
         self.channels = self.outputs = self.width = width
         self.expand, self.multiple, self.blocks = expand, multiple, blocks
         inner = rounded_up(expand * width, multiple)
@@ -223,7 +224,7 @@ class MLSTM(Mixer):
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Up, filter, remember, gate, down."""
-        inner, gate = linear_in(self.up, x).chunk(2, -1)
+        inner, gate = self.up(x).chunk(2, -1)
         filtered, window = self._filtered(inner, state, lengths)
         read, memory, stabiliser = matrix_memory(
             *self._features(inner, filtered), state["hidden"], state["stabiliser"], lengths
@@ -231,7 +232,7 @@ class MLSTM(Mixer):
         read = self.norm(read).flatten(-2).to(filtered.dtype)
         y = (read + self.skip.to(filtered.dtype) * filtered) * functional.silu(gate)
         after = State({"hidden": memory, "stabiliser": stabiliser, "window": window})
-        return self.dropout(linear_in(self.down, y)), after
+        return self.dropout(self.down(y)), after
 
     def recurrence(
         self, x: Tensor, state: State, lengths: Tensor | None = None
@@ -246,7 +247,7 @@ class MLSTM(Mixer):
         Returns:
             The steps, and what is carried besides the memory.
         """
-        inner, _ = linear_in(self.up, x).chunk(2, -1)
+        inner, _ = self.up(x).chunk(2, -1)
         filtered, window = self._filtered(inner, state, lengths)
         features = self._features(inner, filtered)
         steps, m = memory_steps(*features, state["stabiliser"], lengths)
@@ -263,7 +264,7 @@ class MLSTM(Mixer):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Queries, keys and values (..., heads, dim), and the gates i and f (..., heads)."""
         flat = self.queries(filtered), self.keys(filtered), self.values(inner)
-        input_gate, forget_gate = linear_in(self.gates, torch.cat(flat, -1)).chunk(2, -1)
+        input_gate, forget_gate = self.gates(torch.cat(flat, -1)).chunk(2, -1)
         q, k, v = (t.unflatten(-1, (self.heads, self.dim)) for t in flat)
         return q, k, v, input_gate, forget_gate
 

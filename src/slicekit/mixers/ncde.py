@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import check_positive
+from slicekit.checks import HALF
 from slicekit.layers.state import State
-from slicekit.mixers.base import HALF, Mixer
+from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.base import Mixer
 from slicekit.mixers.controls import Control, CubicHermite
 from slicekit.mixers.convolution import last_window
 from slicekit.mixers.fields import RELU, TANH, Field
@@ -64,9 +65,7 @@ class NCDE(Mixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        check_positive("channels", channels)
-        check_positive("dim", dim)
-        check_positive("depth", depth)
+        check_sizes(channels=channels, dim=dim, hidden=hidden, depth=depth)
         self.control = CubicHermite() if control is None else control
         self.solver = FixedStep() if solver is None else solver
         if not isinstance(self.control, Control):

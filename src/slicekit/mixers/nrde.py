@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from slicekit.checks import check_positive
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.fields import IDENTITY, RELU, TANH, Field
 from slicekit.mixers.solvers import Solver
 from slicekit.mixers.windowed import Autonomous, WindowedCDE
@@ -56,8 +56,7 @@ class NRDE(WindowedCDE):
         solver: Solver | None = None,
     ) -> None:
         """Draw the weights."""
-        check_positive("channels", channels)
-        check_positive("depth", depth)
+        check_sizes(channels=channels, depth=depth, log_depth=log_depth)
         super().__init__(channels, dim, window, hall(channels, log_depth), solver)
         self.log_depth, self.hidden, self.depth = log_depth, hidden, depth
         activations = [RELU] * (depth - 1) + [TANH, IDENTITY]

@@ -16,15 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicekit.checks import check_positive
+from slicekit.checks import HALF, check_positive
 from slicekit.layers.state import State
-from slicekit.mixers.base import HALF, Mixer
+from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.base import Mixer
+from slicekit.mixers.precision import most_exact
 
 
 def angles(positions: Tensor, size: int, base: float) -> Tensor:
     """Positions times frequencies: (...) int64 -> (..., ceil(size / 2)), in double precision."""
     # A position of 16384 leaves float32 three digits of its angle.
-    exact = torch.float32 if positions.device.type == "mps" else torch.float64
+    exact = most_exact(positions.device)
     exponents = torch.arange(0, size, 2, dtype=exact, device=positions.device) / size
     return positions.to(exact).unsqueeze(-1) * base**-exponents
 
@@ -82,7 +84,7 @@ class SinusoidalPositions(Mixer):
     def __init__(self, width: int, base: float = 10000.0) -> None:
         """Store the size."""
         super().__init__()
-        check_positive("width", width)
+        check_sizes(width=width)
         check_positive("base", base)
         self.channels = self.outputs = self.width = width
         self.base = base

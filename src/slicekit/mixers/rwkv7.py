@@ -30,12 +30,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import Lengths, check_floating, check_lengths, check_shape
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes, check_whole
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import last_window
-from slicekit.mixers.heads import Steps, fold, in_parameters, unfold
+from slicekit.mixers.heads import Steps, fold, unfold
+from slicekit.mixers.headwise import check_divides
 from slicekit.mixers.low_rank_map import LowRankMap
-from slicekit.mixers.rwkv7_start import EXPONENTS, Places, nearby_rank, uniform_map
+from slicekit.mixers.rwkv7_start import EXPONENTS, Places, chosen_rank, uniform_map
+from slicekit.paths import mask_past_end
 from slicekit.scans import Outer
 from slicekit.structures import LowRankTransition
 
@@ -99,11 +103,9 @@ class RWKV7(Mixer):
     ) -> None:
         """Draw the weights as the authors do."""
         super().__init__()
-        if head_dim < 1 or width % head_dim:
-            divisors = ", ".join(str(i) for i in range(1, width + 1) if width % i == 0)
-            raise ValueError(
-                f"head_dim={head_dim} does not divide width={width}; choose one of {divisors}"
-            )
+        check_sizes(width=width, head_dim=head_dim, depth=depth)
+        check_whole("layer", layer, least=0)
+        check_divides("head_dim", head_dim, "width", width)
         if not 0 <= layer < depth:
             raise ValueError(f"layer={layer} of depth={depth}; expected 0 to {depth - 1}")
         self.width, self.head_dim, self.heads = width, head_dim, width // head_dim
@@ -125,15 +127,14 @@ class RWKV7(Mixer):
         self.receptance = uniform_map(width, 0.5 / root)
         self.key = uniform_map(width, 0.05 / root)
         self.value = uniform_map(width, 0.5 / root)
-        self.decay = LowRankMap(
-            width, decay_rank or nearby_rank(2.5 * root), torch.tanh, place.decay()
-        )
-        self.rate = LowRankMap(width, rate_rank or nearby_rank(2.5 * root), None, place.rate())
-        self.gate = LowRankMap(width, gate_rank or nearby_rank(5 * root), torch.sigmoid)
-        self.residual = None
-        if residual:
-            rank = residual_rank or nearby_rank(1.7 * root)
-            self.residual = LowRankMap(width, rank, None, place.residual())
+        rank = chosen_rank("decay_rank", decay_rank, 2.5 * root)
+        self.decay = LowRankMap(width, rank, torch.tanh, place.decay())
+        rank = chosen_rank("rate_rank", rate_rank, 2.5 * root)
+        self.rate = LowRankMap(width, rank, None, place.rate())
+        rank = chosen_rank("gate_rank", gate_rank, 5 * root)
+        self.gate = LowRankMap(width, rank, torch.sigmoid)
+        rank = chosen_rank("residual_rank", residual_rank, 1.7 * root)
+        self.residual = LowRankMap(width, rank, None, place.residual()) if residual else None
         self.removal = nn.Parameter(place.removal())
         self.replacement = nn.Parameter(torch.full((width,), 1.02))
         self.bonus = nn.Parameter(torch.full((self.heads, head_dim), -0.04))
@@ -149,7 +150,6 @@ class RWKV7(Mixer):
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Maps, recurrence, group norm, bonus, gate and output map."""
-        x = in_parameters(x, self.output.weight)
         driven, carried = self.drive(x, state, lengths)
         read, hidden = self.steps(driven).run(state["hidden"], lengths)
         y = self._normalised(unfold(read, self.heads).flatten(2)) + self._bonus(driven)
@@ -209,17 +209,23 @@ class RWKV7(Mixer):
         return Steps(transitions, Outer(written, values), fold(driven.receptance, self.heads))
 
     def first_values(
-        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None
+        self, x: Tensor, state: State | None = None, lengths: Lengths | None = None
     ) -> Tensor:
         """The values (batch, length, width) that later layers' residuals take.
 
         Args:
             x: (batch, length, width), the input of this layer, the first of a stack.
             state: as in `forward`.
-            lengths: as in `forward`.
+            lengths: as in `forward`; elements past the end count as zero.
         """
-        x = in_parameters(x, self.output.weight)
-        return self.value(self._shifted(x, self._begin(x, state), lengths)[0]["values"])
+        check_shape("x", x, ("batch", "length", self.width))
+        check_floating("x", x)
+        given, x = x.dtype, self._in_own_dtype(x)
+        if lengths is not None:
+            lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
+            x = mask_past_end(x, lengths)
+        shifted, _ = self._shifted(x, self._begin(x, state), lengths)
+        return self.value(shifted["values"]).to(given)
 
     def configuration(self) -> dict[str, Any]:
         """The constructor's arguments."""

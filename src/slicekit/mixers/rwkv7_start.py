@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from slicekit.mixers.arguments import check_whole
+
 EXPONENTS = {"receptance": 0.2, "decay": 0.9, "keys": 0.7, "values": 0.7, "rate": 0.9, "gate": 0.2}
 """How the shift of each map starts along the channels: 1 - (i / width)^exponent."""
 
@@ -61,8 +63,11 @@ class Places:
         return 0.71 - 0.1 * self.linear()
 
 
-def nearby_rank(about: float) -> int:
-    """The nearest multiple of 32, but not 0."""
+def chosen_rank(name: str, rank: int | None, about: float) -> int:
+    """The rank that was asked for, or the multiple of 32 nearest to another size, but not 0."""
+    if rank is not None:
+        check_whole(name, rank)
+        return rank
     return max(32, round(about / 32) * 32)
 
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_policy, check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.complex_maps import complex_of
 from slicekit.mixers.discretisation import Discretisation, StepSizes, ZeroOrderHold
@@ -117,10 +118,12 @@ class S4D(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
-        if dim < 2 or dim % 2:
+        check_sizes(width=width, dim=dim, chunk=chunk)
+        if dim % 2:
             raise ValueError(f"dim={dim}; expected an even number, as states come in pairs")
-        if chunk < 1:
-            raise ValueError(f"chunk={chunk}; expected at least one step")
+        check_policy("spectrum", spectrum, Spectrum, "a Spectrum such as S4DLin()")
+        check_policy("discretisation", discretisation, Discretisation, "a Discretisation")
+        check_policy("steps", steps, StepSizes, "a StepSizes")
         self.channels = self.outputs = width
         self.dim, self.chunk = dim, chunk
         self.spectrum, self.discretisation, self.steps = spectrum, discretisation, steps

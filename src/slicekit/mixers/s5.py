@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_policy, check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.complex_maps import complex_of, to_complex, to_real
 from slicekit.mixers.discretisation import Discretisation, StepSizes, ZeroOrderHold
@@ -68,8 +69,11 @@ class S5(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
+        check_sizes(width=width, dim=dim, blocks=blocks)
+        check_policy("discretisation", discretisation, Discretisation, "a Discretisation")
+        check_policy("steps", steps, StepSizes, "a StepSizes")
         unit = 2 * blocks if conjugate else blocks
-        if blocks < 1 or dim < 1 or dim % unit:
+        if dim % unit:
             pairs = " in conjugate pairs" if conjugate else ""
             raise ValueError(f"dim={dim} does not split into blocks={blocks} equal blocks{pairs}")
         if readout not in READOUTS:

@@ -21,7 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_policy, check_sizes, check_whole
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.discretisation import StepSizes
 from slicekit.scans import selective_scan
@@ -61,6 +63,9 @@ class S6(Mixer):
     ) -> None:
         """Draw the parameters."""
         super().__init__()
+        check_sizes(width=width, dim=dim)
+        check_policy("steps", steps, StepSizes, "a StepSizes")
+        check_positive("step_scale", step_scale)
         if step_weights not in STEP_WEIGHTS:
             raise ValueError(
                 f"step_weights={step_weights!r}; expected one of {', '.join(STEP_WEIGHTS)}"
@@ -128,6 +133,5 @@ def step_rank(width: int, rank: int | None) -> int:
     """
     if rank is None:
         return math.ceil(width / 16)
-    if rank < 1:
-        raise ValueError(f"rank={rank}; expected at least 1, or None for ceil(width / 16)")
+    check_whole("rank", rank)
     return rank

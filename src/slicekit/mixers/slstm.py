@@ -19,12 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_positive
+from slicekit.checks import check_finite
 from slicekit.layers.state import State, last_valid
+from slicekit.mixers.arguments import check_sizes, check_whole
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
-from slicekit.mixers.headwise import HeadLayerNorm, check_divides, small_init
-from slicekit.mixers.slstm_recurrence import CLOSED, UNSEEN, slstm_recurrence
+from slicekit.mixers.headwise import (
+    UNSEEN,
+    HeadLayerNorm,
+    check_divides,
+    check_dropout,
+    small_init,
+)
+from slicekit.mixers.slstm_recurrence import CLOSED, slstm_recurrence
 from slicekit.paths import valid_mask
 
 CARRIED = ("hidden", "cell", "normaliser", "stabiliser")
@@ -48,7 +55,9 @@ class PowerLaw:
 
     def __post_init__(self) -> None:
         """Check that the place is in the stack."""
-        if not 0 <= self.block < self.blocks:
+        check_sizes(blocks=self.blocks)
+        check_whole("block", self.block, least=0)
+        if self.block >= self.blocks:
             raise ValueError(f"block={self.block}; expected 0..{self.blocks - 1} of {self.blocks}")
 
     def biases(self, dim: int) -> Tensor:
@@ -73,6 +82,11 @@ class Spaced:
     low: float = 3.0
     high: float = 6.0
 
+    def __post_init__(self) -> None:
+        """Check that both are numbers."""
+        check_finite("low", self.low)
+        check_finite("high", self.high)
+
     def biases(self, dim: int) -> Tensor:
         """The biases of a head of that size."""
         return torch.linspace(self.low, self.high, dim)
@@ -91,7 +105,8 @@ class SLSTM(Mixer):
 
     The state holds "hidden", "cell", "normaliser" and "stabiliser", each (batch, heads, dim), and
     with a convolution its "window" (batch, kernel - 1, width). There is no parallel form: a loop
-    runs over time, with all products with the input done before it.
+    runs over time, with all products with the input done before it. It gives first derivatives
+    only. The norm keeps its scales otherwise than the authors' package, see `HeadLayerNorm`.
 
     Example:
         >>> SLSTM(8, heads=2)(torch.randn(2, 5, 8)).shape
@@ -111,12 +126,15 @@ class SLSTM(Mixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        check_positive("width", width)
+        check_sizes(width=width)
         check_divides("heads", heads, "width", width)
-        if kernel < 0:
-            raise ValueError(f"kernel={kernel}; expected a number of taps, or 0 for no convolution")
+        check_whole("kernel", kernel, least=0)
         if not isinstance(forget_bias, PowerLaw | Spaced):
             raise TypeError(f"forget_bias={forget_bias!r}; expected PowerLaw(...) or Spaced(...)")
+        check_finite("recurrent_bound", recurrent_bound)
+        if recurrent_bound < 0:
+            raise ValueError(f"recurrent_bound={recurrent_bound}, expected at least 0")
+        check_dropout(dropout)
         self.channels = self.outputs = self.width = width
         self.heads, self.dim, self.kernel = heads, width // heads, kernel
         self.forget_bias, self.recurrent_bound = forget_bias, recurrent_bound

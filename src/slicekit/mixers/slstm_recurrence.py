@@ -11,11 +11,6 @@ Names here and in the paper (Beck et al. 2024, equations 8 to 18):
 
 The gates are log i_t = the pre-activation, log f_t = log σ, z_t = tanh and o_t = σ. A state is one
 tensor (4, heads, batch, dim) of hidden, cell, normaliser and stabiliser.
-
-In the adjoint the stabiliser is a constant: c_t and n_t scale with exp(-m_t), and what follows sees
-them only through their ratio and through c_t exp(m_t). What is left is linear in three cotangents
-(of h_t, c_t and n_t), with factors that are found for many steps at once; a step of the backward
-loop is six calls, and the gradient of R is one product over all steps at the end.
 """
 
 from typing import Any
@@ -25,15 +20,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from slicekit.dispatch import plain_torch
-
-UNSEEN = -1e30
-"""The stabiliser before the first element: that of an input gate which never opened."""
+from slicekit.mixers import slstm_passes as passes
+from slicekit.native.mapping import map_by_loop
 
 CLOSED = -1e35
 """The logarithm of an input gate past the end, below any other so that it never is the maximum."""
-
-WINDOW = 128
-"""Steps whose factors the adjoint prepares together."""
 
 
 def slstm_reference(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +64,12 @@ def slstm_recurrence(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[
     """
     operands = (driven, recurrent, state)
     taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
-    hidden, last, *_ = _loop(driven, recurrent, state, taped)
+    results: Any
+    if torch.compiler.is_compiling() and not taped:
+        results = _loop(*operands, False)
+    else:
+        results = _Loop.apply(*operands, taped)
+    hidden, last, *_ = results
     return hidden, last
 
 
@@ -81,10 +77,8 @@ def slstm_recurrence(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[
 def _loop(
     driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Hidden states, last state, and for each step, if they are kept: the four gates, log σ(f), and
-    the cells and normalisers (beginning with those before it)."""
     with plain_torch(), torch.no_grad():
-        return _forward(driven, recurrent, state, keep)
+        return passes.forward(driven, recurrent, state, keep)
 
 
 @_loop.register_fake
@@ -102,47 +96,6 @@ def _(
     )
 
 
-def _forward(
-    driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    length, heads, batch, _, dim = driven.shape
-    slots = length if keep else 1
-    driven, recurrent = driven.contiguous(), recurrent.contiguous()
-    hidden = driven.new_empty(length, heads, batch, dim)
-    gates = driven.new_empty(slots, heads, batch, 4, dim)
-    log_forget = driven.new_empty(slots, heads, batch, dim)
-    memories = driven.new_empty(slots + 1 if keep else 1, 2, heads, batch, dim)
-    memories[0] = state[1:3]
-    h, m = state[0].contiguous(), state[3].clone()
-    m_pair = m.unsqueeze(2)
-
-    log_sigmoid: Any = functional.logsigmoid  # which takes out=, though it does not say so
-    wx = driven.flatten(3).unbind(0)
-    places = hidden.unbind(0)
-    raw, pairs = gates.flatten(3).unbind(0), gates[:, :, :, :2].unbind(0)
-    i, f, z, o = (gates[:, :, :, k].unbind(0) for k in range(4))
-    logs, both = log_forget.unbind(0), memories.unbind(0)
-    cells, norms = memories[:, 0].unbind(0), memories[:, 1].unbind(0)
-    for t in range(length):
-        k = t if keep else 0
-        after = k + 1 if keep else 0
-        torch.baddbmm(wx[t], h, recurrent, out=raw[k])
-        log_sigmoid(f[k], out=logs[k])
-        torch.add(logs[k], m, out=f[k])
-        torch.maximum(i[k], f[k], out=m)
-        pairs[k].sub_(m_pair).exp_()
-        z[k].tanh_()
-        o[k].sigmoid_()
-        torch.mul(both[k], f[k], out=both[after])
-        cells[after].addcmul_(i[k], z[k])
-        norms[after].add_(i[k])
-        h = places[t]
-        torch.div(cells[after], norms[after], out=h)
-        h.mul_(o[k])
-    last = torch.stack([h, cells[-1], norms[-1], m])
-    return hidden, last, gates, log_forget, memories
-
-
 @torch.library.custom_op("slicekit::slstm_adjoint", mutates_args=())
 def _adjoint(
     recurrent: Tensor,
@@ -154,9 +107,10 @@ def _adjoint(
     in_hidden: Tensor,
     in_last: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of driven, recurrent and the state before the first step."""
     with plain_torch(), torch.no_grad():
-        return _backward(recurrent, start, hidden, gates, log_forget, memories, in_hidden, in_last)
+        return passes.backward(
+            recurrent, start, hidden, gates, log_forget, memories, in_hidden, in_last
+        )
 
 
 @_adjoint.register_fake
@@ -177,107 +131,51 @@ def _(
     )
 
 
-def _backward(
-    recurrent: Tensor,
-    start: Tensor,
-    hidden: Tensor,
-    gates: Tensor,
-    log_forget: Tensor,
-    memories: Tensor,
-    in_hidden: Tensor,
-    in_last: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    length = hidden.shape[0]
-    back = recurrent.mT.contiguous()
-    in_raw = torch.empty_like(gates)
-    in_memory = in_last[1:3].clone()
-    in_c, in_n = (x.unsqueeze(2) for x in in_memory.unbind(0))
-    in_h = in_hidden[-1] + in_last[0]
-    shift = in_last[3] - (in_last[1:3] * memories[-1]).sum(0)
-    owed, in_stabiliser = _follow_maximum(shift, gates, log_forget)
+class _Loop(torch.autograd.Function):
+    """What `passes.forward` returns; the first two are differentiable."""
 
-    cotangents, decays = in_hidden.contiguous().unbind(0), gates[:, :, :, 1].unbind(0)
-    flat, by_c = in_raw.flatten(3).unbind(0), in_raw[:, :, :, :3].unbind(0)
-    by_n, by_h = in_raw[:, :, :, :2].unbind(0), in_raw[:, :, :, 3].unbind(0)
-    for stop in range(length, 0, -WINDOW):
-        first = max(0, stop - WINDOW)
-        span = slice(first, stop)
-        memory = memories[first : stop + 1]
-        of_h, of_c, of_n, of_o = _factors(hidden[span], gates[span], log_forget[span], memory)
-        for t in range(stop - 1, first - 1, -1):
-            k = t - first
-            if t < length - 1:
-                torch.baddbmm(cotangents[t], flat[t + 1], back, out=in_h)
-            in_memory.addcmul_(of_h[k], in_h)
-            torch.mul(in_c, of_c[k], out=by_c[t])
-            by_n[t].addcmul_(in_n, of_n[k])
-            if owed is not None:
-                by_n[t].add_(owed[t])
-            torch.mul(in_h, of_o[k], out=by_h[t])
-            in_memory.mul_(decays[t])
+    @staticmethod
+    def forward(driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool) -> tuple[Tensor, ...]:
+        return _loop(driven, recurrent, state, keep)
 
-    in_stabiliser = in_stabiliser + (in_memory * memories[0]).sum(0)
-    before = torch.cat([start[:1], hidden[:-1]]).transpose(0, 1).flatten(1, 2)
-    in_recurrent = torch.bmm(before.mT, in_raw.flatten(3).transpose(0, 1).flatten(1, 2))
-    in_start = torch.stack([torch.bmm(flat[0], back), *in_memory.unbind(0), in_stabiliser])
-    return in_raw, in_recurrent, in_start
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        _, recurrent, state, _ = inputs
+        hidden, _, *kept = output
+        ctx.save_for_backward(recurrent, state, hidden, *kept)
+        ctx.mark_non_differentiable(*kept)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        recurrent, state, hidden, *kept = ctx.saved_tensors
+        in_hidden, in_last = gradients[:2]
+        in_hidden = torch.zeros_like(hidden) if in_hidden is None else in_hidden
+        in_last = torch.zeros_like(state) if in_last is None else in_last
+        # A Function inside a Function's backward is more than torch.compile can trace.
+        adjoint: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
+        return *adjoint(recurrent, state, hidden, *kept, in_hidden, in_last), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_Loop, info, in_dims, args)
 
 
-def _factors(
-    hidden: Tensor, gates: Tensor, log_forget: Tensor, memories: Tensor
-) -> tuple[tuple[Tensor, ...], ...]:
-    """What a window's cotangents are multiplied by, one tensor for each of its steps.
+class _Adjoint(torch.autograd.Function):
+    """The backward pass as a Function of its own, so that a second derivative is refused."""
 
-    Returns:
-        From h to (c, n); from c to the pre-activations (i, f, z); from n to (i, f); from h to o.
-    """
-    i, f, z, o = gates.unbind(3)
-    before, after = memories[:-1], memories[1:]
-    slope = -f * torch.expm1(log_forget)  # f' (1 - σ(f))
-    inverse = after[:, 1].reciprocal()
-    of_h = torch.stack([o * inverse, -hidden * inverse], 1)
-    of_c = torch.stack([i * z, slope * before[:, 0], i * (1 - z * z)], 3)
-    of_n = torch.stack([i, slope * before[:, 1]], 3)
-    return tuple(x.unbind(0) for x in (of_h, of_c, of_n, hidden * (1 - o)))
+    @staticmethod
+    def forward(*operands: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _adjoint(*operands)
 
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        pass
 
-def _follow_maximum(
-    shift: Tensor, gates: Tensor, log_forget: Tensor
-) -> tuple[tuple[Tensor, ...] | None, Tensor]:
-    """What the last stabiliser alone owes to the gates that were its maximum.
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError("the fast loop of the sLSTM gives first derivatives only")
 
-    Args:
-        shift: (heads, batch, dim), how a loss changes with m_T if c_T exp(m_T) and n_T exp(m_T) do
-            not change: zero if it sees the state only through further steps.
-        gates, log_forget: as in `_backward`.
-
-    Returns:
-        What to add to the gradients of the pre-activations i and f, for each step, or None for
-        nothing; and the part that reaches the stabiliser before the first step.
-    """
-    if not bool(shift.any()):
-        return None, shift
-    i, f = gates[:, :, :, 0], gates[:, :, :, 1]
-    kept = (f > i).to(f.dtype)
-    reached = kept.flip(0).cumprod(0).flip(0)  # from here on, every maximum was the forget gate's
-    later = torch.cat([reached[1:], torch.ones_like(reached[:1])]) * shift
-    owed = torch.stack([later * (1 - kept), -later * kept * torch.expm1(log_forget)], 3)
-    return owed.unbind(0), reached[0] * shift
-
-
-def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
-    _, recurrent, state, _ = inputs
-    hidden, _, gates, log_forget, memories = output
-    ctx.save_for_backward(recurrent, state, hidden, gates, log_forget, memories)
-    ctx.mark_non_differentiable(gates, log_forget, memories)
-    ctx.set_materialize_grads(False)
-
-
-def _pull_back(ctx: Any, in_hidden: Any, in_last: Any, *_: Any) -> Any:
-    recurrent, state, hidden, *kept = ctx.saved_tensors
-    in_hidden = torch.zeros_like(hidden) if in_hidden is None else in_hidden
-    in_last = torch.zeros_like(state) if in_last is None else in_last
-    return *_adjoint(recurrent, state, hidden, *kept, in_hidden, in_last), None
-
-
-_loop.register_autograd(_pull_back, setup_context=_keep)
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return map_by_loop(_Adjoint, info, in_dims, args)

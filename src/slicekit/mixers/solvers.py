@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_positive
+from slicekit.mixers.arguments import check_sizes
 
 Slope: TypeAlias = Callable[[float | Tensor, Tensor], Tensor]
 """f(s, h): s a number or (batch, 1), h (batch, dim) -> (batch, dim)."""
@@ -121,8 +122,7 @@ class FixedStep(Solver):
         """Check both."""
         if not isinstance(self.method, Method):
             raise TypeError(f"method={self.method!r}; expected a method such as Heun()")
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"steps={self.steps!r}; expected an integer of at least 1")
+        check_sizes(steps=self.steps)
 
     @property
     def fractions(self) -> tuple[float, ...]:
@@ -199,10 +199,10 @@ class Adaptive(Solver):
     carries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the tolerances."""
+        """Check the tolerances and the limit."""
         check_positive("rtol", self.rtol)
         check_positive("atol", self.atol)
-        check_positive("most", self.most)
+        check_sizes(most=self.most)
 
     @property
     def fractions(self) -> None:

@@ -85,16 +85,16 @@ def by_chunks(
     parts = torch.cat([powers.real, powers.imag], 1)[..., :size]
     with torch.autocast(x.device.type, enabled=False):
         chunks = _cut(x, size)
-        driven = gain * _join(chunks @ parts.mT, batch)
+        driven = gain * _join(chunks @ parts.mT, batch, -(-length // size))
         starts = _chunk_starts(powers[..., -1], hidden, driven[:, : length // size])
         kernel = _split((2 * readout * gain)[None, None]) @ parts
         before = _split(2 * readout * transition * starts[:, : driven.shape[1]])
         y = torch.baddbmm(chunks @ backward_toeplitz(kernel.squeeze(1)), before, parts)
         window, whole, rest = _unfinished(x, lengths, size)
-        tail = gain * _join(_cut(window, size) @ parts.mT, batch).squeeze(1)
+        tail = gain * _join(_cut(window, size) @ parts.mT, batch, 1).squeeze(1)
         start = starts[torch.arange(batch, device=x.device), whole]
         last = powers.permute(2, 0, 1)[rest] * start + tail
-    y = y.unflatten(1, (batch, -1)).permute(1, 2, 3, 0).flatten(1, 2)
+    y = y.unflatten(1, tuple(driven.shape[:2])).permute(1, 2, 3, 0).flatten(1, 2)
     return y[:, :length], last
 
 
@@ -133,9 +133,9 @@ def _cut(x: Tensor, size: int) -> Tensor:
     return padded.unflatten(1, (-1, size)).flip(2).permute(3, 0, 1, 2).flatten(1, 2)
 
 
-def _join(parts: Tensor, batch: int) -> Tensor:
+def _join(parts: Tensor, batch: int, chunks: int) -> Tensor:
     """Real (width, batch * chunks, 2 * states) -> complex (batch, chunks, width, states)."""
-    real, imaginary = parts.unflatten(1, (batch, -1)).permute(1, 2, 0, 3).chunk(2, -1)
+    real, imaginary = parts.unflatten(1, (batch, chunks)).permute(1, 2, 0, 3).chunk(2, -1)
     return torch.complex(real, imaginary)
 
 

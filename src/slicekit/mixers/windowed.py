@@ -20,10 +20,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import Lengths, check_lengths, check_positive
+from slicekit.checks import HALF, Lengths, check_lengths
 from slicekit.layers.state import State
 from slicekit.layers.windowed import Places
-from slicekit.mixers.base import HALF, Mixer
+from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import last_window
 from slicekit.mixers.precision import linear_in
 from slicekit.mixers.solvers import FixedStep, Solver, check_solver, keep
@@ -51,9 +52,7 @@ class WindowedCDE(Mixer):
     ) -> None:
         """Check the arguments; make h_0's map."""
         super().__init__()
-        check_positive("dim", dim)
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"window={window!r}; expected a number of steps, at least 1")
+        check_sizes(dim=dim, window=window)
         self.channels, self.outputs, self.window, self.basis = channels, dim, window, basis
         self.solver = FixedStep() if solver is None else solver
         check_solver(self.solver)

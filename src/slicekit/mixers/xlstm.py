@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from slicekit.checks import Lengths, check_positive
 from slicekit.layers.state import State
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.headwise import depth_init, rounded_up, small_init
 from slicekit.mixers.mlstm import MLSTM
@@ -42,6 +43,7 @@ class GatedFeedForward(nn.Module):
     ) -> None:
         """Draw the weights."""
         super().__init__()
+        check_sizes(width=width, multiple=multiple, blocks=blocks)
         check_positive("expansion", expansion)
         inner = rounded_up(expansion * width, multiple)
         self.up = nn.Linear(width, 2 * inner, bias=False)
@@ -96,6 +98,8 @@ class MLSTMBlock(_PreNormBlock):
         width: size of inputs and outputs.
         heads, kernel, expand, qkv_block, multiple, bias, dropout, blocks: as for `MLSTM`.
 
+    Otherwise than in the authors' package, the norm keeps its scales w, not w - 1.
+
     Example:
         >>> import torch
         >>> MLSTMBlock(8)(torch.randn(2, 5, 8)).shape
@@ -116,6 +120,7 @@ class MLSTMBlock(_PreNormBlock):
     ) -> None:
         """Build the norm and the mixer."""
         super().__init__()
+        check_sizes(width=width)
         self.width = width
         self.norm, self.norm_feedforward = nn.LayerNorm(width, bias=False), nn.Identity()
         self.feedforward = None
@@ -135,6 +140,9 @@ class SLSTMBlock(_PreNormBlock):
         expansion: inner size of the feed-forward part over width, or None to leave it out.
         multiple: that inner size is rounded up to a multiple of this.
         blocks: number of blocks in the stack, for the initialisation of the feed-forward part.
+
+    Otherwise than in the authors' package, the feed-forward part has no dropout of its own, and the
+    norms keep their scales w, not w - 1.
 
     Example:
         >>> import torch
@@ -156,6 +164,7 @@ class SLSTMBlock(_PreNormBlock):
     ) -> None:
         """Build the norms, the mixer and the feed-forward part."""
         super().__init__()
+        check_sizes(width=width, multiple=multiple, blocks=blocks)
         self.width, self.expansion, self.multiple, self.blocks = width, expansion, multiple, blocks
         self.norm, self.norm_feedforward = nn.LayerNorm(width, bias=False), nn.Identity()
         self.mixer = SLSTM(width, heads, kernel, forget_bias, recurrent_bound, dropout)
@@ -204,7 +213,7 @@ def xlstm_blocks(
         >>> model(torch.randint(5, (2, 7))).shape
         torch.Size([2, 7, 5])
     """
-    check_positive("layers", layers)
+    check_sizes(layers=layers)
     return [
         SLSTMBlock(
             width,

@@ -102,7 +102,8 @@ def _cut_by_steps(
 def _shift(increments: Tensor, filled: Tensor, window: int) -> Tensor:
     """Increments moved to the right by what has passed of their first window."""
     length = increments.shape[1]
-    most = window - 1 if torch.compiler.is_compiling() else int(filled.max())
+    unread = torch.compiler.is_compiling() or filled.numel() == 0
+    most = window - 1 if unread else int(filled.max())
     if most == 0:
         return increments
     source = torch.arange(length + most, device=increments.device) - filled.unsqueeze(1)
@@ -195,7 +196,8 @@ def ends(
         filled = torch.zeros_like(lengths) if filled is None else filled
         total = filled + lengths
         counts, closed = (total + window - 1) // window, total // window
-        most = (length + int(filled.max()) + window - 1) // window
+        longest = int(filled.max()) if filled.numel() else window - 1
+        most = (length + longest + window - 1) // window
         edges = torch.arange(1, most + 1, device=increments.device) * window - filled.unsqueeze(1)
         return Ends(counts, closed, torch.minimum(edges, lengths.unsqueeze(1)) - 1)
     counts, elapsed = window.count(increments, filled, lengths)

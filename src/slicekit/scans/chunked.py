@@ -3,10 +3,9 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from slicekit.scans.base import Recurrence, Scan, Solution
 from slicekit.scans.inputs import Outer
@@ -94,7 +93,16 @@ def beats_native(source: Source, state: Tensor) -> bool:
     else:
         large = LARGE_SCALAR if narrowed(diagonal).shape[-1] == 1 else LARGE_DIAGONAL
     size = state.shape[-2] * state.shape[-1] * state.element_size()
-    return statically_known_true(size >= large) and statically_known_true(source.length >= LONG)
+    return _surely(size >= large) and _surely(source.length >= LONG)
+
+
+def _surely(condition: Any) -> bool:
+    """Whether a condition on sizes holds whatever they are, while torch traces."""
+    if isinstance(condition, bool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # half a second
+
+    return statically_known_true(condition)
 
 
 def _narrowed(recurrence: Recurrence) -> Recurrence:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import (
+    HALF,
     Lengths,
     check_floating,
     check_lengths,
@@ -31,7 +32,6 @@ from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, S
 from slicekit.structures import Parameters, Structure, Transition
 from slicekit.structures.diagonal import narrowed
 
-HALF = (torch.bfloat16, torch.float16)
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 Carried = TypeVar("Carried", Tensor, Projective)
 
@@ -188,8 +188,10 @@ def propagate(
         inputs: u_l, (batch, length, dim[, columns]), or `Outer` for matrix states.
         readout: q_l, (batch, length, dim): the outputs are q_l^T h_{l+1} (zero past the end) and
             no state but the last is stored.
-        scan: as for `solve`.
-        lengths: (batch,) integers; steps past the end are the identity.
+        scan: as for `solve`. With a readout and large matrix states None may be `Chunked()`, whose
+            products of a chunk's diagonals must not overflow.
+        lengths: (batch,) integers; steps past the end are the identity. A diagonal that is an
+            expanded tensor then has its gradient in the first row.
 
     Returns:
         The states after each step, or with a readout the outputs, (batch, length) or

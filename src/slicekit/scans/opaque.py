@@ -223,7 +223,7 @@ class _Adjoint(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(
             "Chunked() and Native() give first derivatives only; for second derivatives use "
-            "scan=Recurrent()"
+            "scan=Recurrent(), where a scan can be chosen"
         )
 
     @staticmethod

@@ -119,7 +119,8 @@ class OuterPasses(PassShapes):
         """Chunks that are worked on together, as many as stay in the cache."""
         batch, dim, _ = self.state.shape
         size = self._steps()
-        count = max(1, GROUP_NUMBERS // (batch * size * dim * (self.rank + 1)))
+        numbers = max(1, batch * size * dim * (self.rank + 1))
+        count = max(1, GROUP_NUMBERS // numbers)
         starts = range(0, self.length, size * count)
         return [_Window(x, min(x + size * count, self.length), size) for x in starts]
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from slicekit.checks import (
+    HALF,
     Lengths,
     check_floating,
     check_lengths,
@@ -38,7 +39,7 @@ from slicekit.native.mapping import map_by_loop
 from slicekit.paths import mask_past_end
 from slicekit.scans.base import Scan
 from slicekit.scans.chunked import Chunked
-from slicekit.scans.entry import HALF, propagate
+from slicekit.scans.entry import propagate
 from slicekit.scans.native import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
@@ -94,6 +95,10 @@ def selective_scan(
     (batch, length, channels), dim = inputs.shape, rates.shape[-1]
     if length < 1:
         raise ValueError("inputs has length 0; an empty sequence has no steps")
+    if channels < 1 or dim < 1:
+        raise ValueError(
+            f"rates has shape ({channels}, {dim}); expected at least one channel and state"
+        )
     check_shape("steps", steps, (batch, length, channels))
     check_shape("left", left, (batch, length, dim))
     check_shape("readout", readout, (batch, length, dim))
@@ -290,7 +295,7 @@ class _Adjoint(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(
             "selective_scan gives first derivatives only; for second derivatives use "
-            "scan=Recurrent()"
+            "scan=Recurrent(), where a scan can be chosen"
         )
 
     @staticmethod

@@ -1,0 +1,19 @@
+"""What tests of kernels share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def poisoned_memory() -> Iterator[None]:
+    """New tensors are full of NaN, so that a read of memory that was never written shows."""
+    deterministic: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(before[0])
+    deterministic.fill_uninitialized_memory = before[1]
