@@ -215,6 +215,8 @@ def test_width_and_layers_can_be_chosen() -> None:
     assert model.width == 32 and len(model.blocks) == 3
     with pytest.raises(ValueError, match="width=32, but the width of bd-slice is that of its"):
         catalogue.build("bd-slice", task, width=32)
+    with pytest.raises(ValueError, match="width=30 does not suit rwkv7: head_dim=64 does not"):
+        catalogue.build("rwkv7", task, width=30)
     own = series_task("SelfRegulationSCP1", length=9)
     with pytest.raises(ValueError, match="width=32, but the width of ncde"):
         catalogue.build("ncde", own, width=32)

@@ -50,7 +50,7 @@ def build(
         seed: of the initialisation; torch's global source of randomness is left as it was.
 
     Raises:
-        ValueError: if there is no model of that name, or it has no such readout.
+        ValueError: if there is no model of that name, or it has no such readout, width or layers.
 
     Example:
         >>> from slicekit import tasks
@@ -68,7 +68,12 @@ def build(
         design = replace(design, width=width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return design.build(task, layers)
+        try:
+            return design.build(task, layers)
+        except ValueError as error:
+            if width is None:
+                raise
+            raise ValueError(f"width={width} does not suit {name}: {error}") from error
 
 
 def settings(name: str, task: Task) -> Settings:
