@@ -97,7 +97,7 @@ def affine_cde(mixer: Any, x: Tensor) -> AffineCDE:
         >>> from slicekit.mixers import DeltaNet
         >>> cde = affine_cde(DeltaNet(8, heads=2), torch.randn(3, 5, 8))
         >>> cde.structure, cde.states().shape
-        (JointDPLR(dim=4, rank=1), torch.Size([3, 5, 2, 4, 4]))
+        (JointDPLR(dim=4, rank=1, scale=1.0), torch.Size([3, 5, 2, 4, 4]))
     """
     channels = getattr(mixer, "channels", "channels")
     check_shape("x", x, ("batch", "length", channels))
