@@ -258,5 +258,6 @@ def test_each_pass_needs_its_results() -> None:
 def test_tensors_that_do_not_fit_are_refused(
     name: str, shapes: tuple[tuple[int, ...], ...]
 ) -> None:
+    x, window, weight, bias = (torch.ones(shape) for shape in shapes)
     with pytest.raises(ValueError, match=f"{name} has shape"):
-        short_convolution(*(torch.ones(shape) for shape in shapes))
+        short_convolution(x, window, weight, bias)

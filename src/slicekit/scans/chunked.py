@@ -70,7 +70,7 @@ def by_products(
     source: Source, inputs: Tensor | Outer | None, readout: Tensor | None, projective: bool
 ) -> bool:
     """Whether `Chunked` runs matrix products instead of steps."""
-    if readout is None or projective or isinstance(inputs, Tensor):
+    if readout is None or projective or isinstance(inputs, Tensor) or source.batch == 0:
         return False
     if not isinstance(source, FromTransitions) or source.tensors[0].is_complex():
         return False
