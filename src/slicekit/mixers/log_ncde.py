@@ -96,13 +96,4 @@ class LogNCDE(WindowedCDE):
 
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this mixer again, but for its parameters."""
-        return {
-            "channels": self.channels,
-            "dim": self.outputs,
-            "window": self.window,
-            "log_depth": self.log_depth,
-            "hidden": self.hidden,
-            "depth": self.depth,
-            "solver": self.solver,
-            "scale": self.scale,
-        }
+        return super().configuration() | {"scale": self.scale}

@@ -13,7 +13,6 @@ The network is a ReLU one with `depth` linear maps to `hidden` values, tanh, and
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -69,15 +68,3 @@ class NRDE(WindowedCDE):
             lambda h, velocity=velocity: field.driven(h, velocity)
             for velocity in signatures.unbind(1)
         ]
-
-    def configuration(self) -> dict[str, Any]:
-        """The arguments that make this mixer again, but for its parameters."""
-        return {
-            "channels": self.channels,
-            "dim": self.outputs,
-            "window": self.window,
-            "log_depth": self.log_depth,
-            "hidden": self.hidden,
-            "depth": self.depth,
-            "solver": self.solver,
-        }

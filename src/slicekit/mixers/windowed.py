@@ -15,7 +15,7 @@ that holds nothing: that is how the state before it is filled.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,14 @@ class WindowedCDE(Mixer):
         window: increments in a window.
         basis: of the log-signatures.
         solver: of a window.
+
+    Attributes:
+        log_depth, hidden, depth: a subclass's own, for its configuration.
     """
+
+    log_depth: int
+    hidden: int
+    depth: int
 
     def __init__(
         self, channels: int, dim: int, window: int, basis: LieBasis, solver: Solver | None
@@ -61,6 +68,18 @@ class WindowedCDE(Mixer):
     @abstractmethod
     def slopes(self, signatures: Tensor) -> Sequence[Autonomous]:
         """The fields of all windows: signatures (batch, windows, β) -> one g for each window."""
+
+    def configuration(self) -> dict[str, Any]:
+        """The arguments that make this mixer again, but for its parameters."""
+        return {
+            "channels": self.channels,
+            "dim": self.outputs,
+            "window": self.window,
+            "log_depth": self.log_depth,
+            "hidden": self.hidden,
+            "depth": self.depth,
+            "solver": self.solver,
+        }
 
     @property
     def windowed(self) -> bool:

@@ -3,7 +3,6 @@ runs transitions that someone else made.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import torch
@@ -16,7 +15,6 @@ from slicekit.checks import (
     check_lengths,
     check_same_device,
     check_shape,
-    concrete,
 )
 from slicekit.flows import Flow, LogODE, resolve
 from slicekit.native import available, warn_once
@@ -26,13 +24,12 @@ from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.chunked import Chunked, beats_native, by_products
 from slicekit.scans.inputs import Outer
 from slicekit.scans.native import Native, why_not
+from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
 from slicekit.structures import Parameters, Structure, Transition
-from slicekit.structures.diagonal import narrowed
 
-REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 Carried = TypeVar("Carried", Tensor, Projective)
 
 
@@ -111,10 +108,10 @@ def solve(
         check_shape("increments", increments, ("batch", "length", "channels"))
         check_floating("increments", increments)
     batch, length, channels = increments.shape
-    _check_length("increments", length)
+    check_length("increments", length)
     work = torch.float32 if path.dtype in HALF else path.dtype
-    _check_parameters(structure, parameters, channels, path, work)
-    parameters = _computed(parameters)
+    check_parameters(structure, parameters, channels, path, work)
+    parameters = computed(parameters)
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)
     if isinstance(increments, Tabulated):
@@ -147,9 +144,9 @@ def _solve_windows(
     path = increments.dense() if isinstance(increments, Tabulated) else increments
     check_shape("increments", path, ("batch", "length", "channels"))
     check_floating("increments", path)
-    _check_length("increments", path.shape[1])
+    check_length("increments", path.shape[1])
     given, path = path.dtype, path.float() if path.dtype in HALF else path
-    _check_parameters(structure, parameters, path.shape[-1], path, path.dtype)
+    check_parameters(structure, parameters, path.shape[-1], path, path.dtype)
     if lengths is not None:
         lengths = check_lengths(lengths, path.shape[0], path.shape[1], device=path.device)
         path = mask_past_end(path, lengths)
@@ -158,7 +155,7 @@ def _solve_windows(
     ragged = lengths is not None or not isinstance(flow.window, int)
     states, last = solve(
         flow.lift(structure),
-        structure.lift_parameters(_computed(parameters), basis),
+        structure.lift_parameters(computed(parameters), basis),
         windows.signatures,
         initial_state,
         flow.flow,
@@ -211,10 +208,10 @@ def propagate(
         )
     first = transitions.tensors()[0]
     batch, length = first.shape[:2]
-    _check_length("transitions", length)
+    check_length("transitions", length)
     given = first.dtype
     if given in HALF:
-        transitions = transitions.with_tensors(tuple(_widened(x) for x in transitions.tensors()))
+        transitions = transitions.with_tensors(tuple(widened(x) for x in transitions.tensors()))
     work = transitions.tensors()[0].dtype
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=first.device)
@@ -224,7 +221,7 @@ def propagate(
         check_shape("readout", readout, (batch, length, transitions.dim))
         if state.log_norm is not None:
             raise ValueError("readout with a Projective initial_state; read out its direction")
-        readout = _cast("readout", readout, work)
+        readout = cast("readout", readout, work)
         readout = readout if lengths is None else mask_past_end(readout, lengths)
     return _run(FromTransitions(transitions), state, scan, inputs, readout, lengths, given)
 
@@ -246,7 +243,7 @@ class _State:
         shape = (batch, dim, "columns") if matrix else (batch, dim)
         check_shape("initial_state", state, shape)
         check_same_device("initial_state", state, "increments or transitions", path)
-        state = _cast("initial_state", state, work)
+        state = cast("initial_state", state, work)
         columns = state if matrix else state.unsqueeze(-1)
         if not isinstance(given, Projective):
             return cls(columns, matrix, None)
@@ -331,7 +328,7 @@ def _inputs(
     columns = state.columns.shape[-1]
 
     def ready(name: str, x: Tensor) -> Tensor:
-        x = _cast(name, x, work)
+        x = cast(name, x, work)
         return x if lengths is None else mask_past_end(x, lengths)
 
     if isinstance(inputs, Outer):
@@ -347,56 +344,3 @@ def _inputs(
     check_shape("inputs", inputs, shape)
     dense = ready("inputs", inputs)
     return dense if state.matrix else dense.unsqueeze(-1)
-
-
-def _computed(parameters: Parameters) -> Parameters:
-    """Half precision as float32."""
-    return {name: x.float() if x.dtype in HALF else x for name, x in parameters.items()}
-
-
-def _widened(x: Tensor) -> Tensor:
-    """Half precision as float32, with numbers that are expanded still expanded."""
-    return narrowed(x).float().expand_as(x)
-
-
-def _cast(name: str, x: Tensor, work: torch.dtype) -> Tensor:
-    """x in the dtype of the computation: from half precision, or from real to complex."""
-    if x.dtype == work or x.dtype in HALF or x.dtype == REAL.get(work):
-        return x.to(work)
-    raise TypeError(f"{name} has dtype {x.dtype}; expected {work}, as the path or the transitions")
-
-
-def _check_length(name: str, length: int) -> None:
-    if length < 1:
-        raise ValueError(f"{name} has length 0; an empty sequence has no steps")
-
-
-def _check_parameters(
-    structure: Structure, parameters: Parameters, channels: int, path: Tensor, work: torch.dtype
-) -> None:
-    if not isinstance(structure, Structure):
-        raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
-    if channels < 1:
-        raise ValueError("increments has 0 channels; a path needs at least one")
-    for name, x in parameters.items():
-        check_same_device(f"parameters[{name!r}]", x, "increments", path)
-        if x.is_floating_point():
-            _cast(f"parameters[{name!r}]", x, work)
-    if not concrete(*parameters.values()):
-        return
-    expected = _expected(structure, channels)
-    if parameters.keys() != expected.keys():
-        raise ValueError(
-            f"parameters holds {sorted(parameters)}; expected {sorted(expected)} for {structure!r}"
-        )
-    for name, x in parameters.items():
-        if name not in structure.ragged and x.shape != expected[name]:
-            raise ValueError(
-                f"parameters[{name!r}] has shape {tuple(x.shape)}, expected "
-                f"{tuple(expected[name])} for {structure!r} and {channels} channels"
-            )
-
-
-@lru_cache(maxsize=256)
-def _expected(structure: Structure, channels: int) -> dict[str, torch.Size]:
-    return {name: x.shape for name, x in structure.blank(channels).items()}
