@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicekit.training import DamagedCheckpoint, files
+from slicekit import files
+from slicekit.training import DamagedCheckpoint
 from slicekit.training.checkpoints import (
     Checkpoint,
     list_checkpoints,

@@ -10,13 +10,13 @@ from rich.console import Console
 from torch import nn
 
 import slicekit
-from slicekit import catalogue
+from slicekit import catalogue, files
 from slicekit.cli import display
 from slicekit.cli.configuration import OPTIONS, make_task, read_run_config
 from slicekit.cli.errors import Failed, one_line
 from slicekit.cli.lengths import parse_lengths
 from slicekit.tasks import Task
-from slicekit.training import RunFolder, Score, evaluate, figures, files, plots
+from slicekit.training import RunFolder, Score, evaluate, figures, plots
 from slicekit.training.checkpoints import newest_checkpoint
 
 RESULTS = "evaluation.json"

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from slicekit import files
 from slicekit.estimators.features import Features
 from slicekit.estimators.fitting import History
 from slicekit.estimators.network import Max, Recipe, SeriesNetwork
@@ -23,7 +24,6 @@ from slicekit.estimators.preparation import Preparation
 from slicekit.estimators.reservoir import RandomRecipe, Reservoir
 from slicekit.estimators.windows import Windows
 from slicekit.serialisation import build, describe, read_stored
-from slicekit.training import files
 
 FORMAT = "slicekit-estimator-1"
 KINDS = (Recipe, SeriesNetwork, Max, RandomRecipe, Reservoir)

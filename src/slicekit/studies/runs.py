@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 import slicekit
-from slicekit import catalogue, tasks
+from slicekit import catalogue, files, tasks
 from slicekit.studies import classifiers
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.tasks import Task
-from slicekit.training import RunFolder, evaluate, files, train
+from slicekit.training import RunFolder, evaluate, train
 from slicekit.training.evaluation import tally
 from slicekit.training.seeds import derived_seed
 

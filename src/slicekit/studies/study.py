@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import slicekit
-from slicekit import catalogue, tasks
+from slicekit import catalogue, files, tasks
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.tables import Table, runs_table
 from slicekit.suggestions import unknown
-from slicekit.training import Settings, figures, files
+from slicekit.training import Settings, figures
 
 QUICK_STEPS, QUICK_BATCH, QUICK_SEQUENCES, QUICK_LENGTH = 20, 16, 8, 128
 """Enough to see that everything works."""

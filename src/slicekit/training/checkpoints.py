@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from slicekit.training import files
+from slicekit import files
 
 FORMAT = "slicekit-checkpoint-1"
 NAME = re.compile(r"step-(\d{8,})\.safetensors")

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from slicekit.training import files
+from slicekit import files
 
 
 def available() -> bool:

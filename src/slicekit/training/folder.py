@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import nn
 
+from slicekit import files
 from slicekit.serialisation import save
-from slicekit.training import files, toml
+from slicekit.training import toml
 from slicekit.training.checkpoints import (
     Checkpoint,
     list_checkpoints,

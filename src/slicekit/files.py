@@ -10,7 +10,7 @@ from uuid import uuid4
 from safetensors import SafetensorError
 
 LEFTOVER = re.compile(r"\..+\.[0-9a-f]{32}")
-"""Name of a file that was being written, here or by `slicekit.save`."""
+"""Name of a file that was being written."""
 
 
 @contextmanager
@@ -28,6 +28,32 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(f"could not write {path}: {reason}") from error
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside a file, which takes its place once it is written.
+
+    Args:
+        path: the file; an earlier one of that name stays until the new one is on the disk.
+
+    Yields:
+        The temporary file, to be made and closed inside.
+
+    Raises:
+        OSError: if the disk is full, say; the message names the file, and no other is left behind.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    with naming(path):
+        try:
+            yield temporary
+            with open(temporary, "r+b") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
+            _settle(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
 def write(path: Path, content: bytes) -> None:
     """Write a whole file, or nothing.
 
@@ -38,18 +64,8 @@ def write(path: Path, content: bytes) -> None:
     Raises:
         OSError: if the disk is full, say; the message names the file, and no other is left behind.
     """
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    with naming(path):
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _settle(path.parent)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _settle(folder: Path) -> None:
