@@ -71,6 +71,31 @@ def test_times_have_three_forms() -> None:
         assert torch.equal(found, expected)
 
 
+def test_series_may_carry_their_times() -> None:
+    X, times, _ = ragged(5)
+    found, expected = read(list(zip(X, times, strict=True))), read(X, times)
+    same(found, expected)
+    assert found.times is not None and expected.times is not None
+    assert torch.equal(found.times, expected.times)
+
+
+@pytest.mark.parametrize(
+    ("X", "times", "message"),
+    [
+        (
+            [(np.zeros((2, 3)), np.arange(3)), np.zeros((2, 3))],
+            None,
+            r"X\[1\] is a ndarray, others",
+        ),
+        ([(np.zeros((2, 3)), np.arange(3))], np.arange(3), "holds pairs"),
+        ([(np.zeros((2, 3)), np.arange(2))], None, r"times\[0\] has length 2; expected 3"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_named(X, times, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(X, times)
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from slicekit import BlockDiagonal, Orthogonal
 from slicekit.estimators import SliceClassifier, SliceRegressor
 
+RAISE: Any = "raise"
 ROUNDING = "float32: a case differs by rounding with its place in a batch"
 LEARNS = "three steps do not learn; more do: test_it_tells_slow_waves_from_fast_ones"
 EXCLUDED = {
@@ -92,6 +93,27 @@ def test_a_pipeline_ends_in_a_classifier() -> None:
     chain = make_pipeline(FunctionTransformer(np.tanh), SliceClassifier(**RIDGE)).fit(X, y)
     expected = SliceClassifier(**RIDGE).fit(np.tanh(X), y).predict_proba(X[:3])
     np.testing.assert_array_equal(chain[-1].predict_proba(X[:3]), expected)
+
+
+def test_series_that_carry_their_times_are_searched_and_predicted() -> None:
+    X, times, y = ragged(12)
+    pairs = list(zip(X, times, strict=True))
+    search = GridSearchCV(SliceClassifier(**RIDGE), {"dim": [4, 8]}, cv=2, error_score=RAISE)
+    search.fit(pairs, y)
+    expected = SliceClassifier(**RIDGE | search.best_params_).fit(X, y, times=times)
+    np.testing.assert_array_equal(
+        search.predict_proba(pairs), expected.predict_proba(X, times=times)
+    )
+
+
+def test_times_are_routed_through_a_search() -> None:
+    X, times, y = ragged(12)
+    model: Any = SliceClassifier(**RIDGE)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(times=True).set_score_request(times=True)
+        search = GridSearchCV(model, {"dim": [4, 8]}, cv=2, error_score=RAISE)
+        search.fit(X, y, times=times)
+        assert search.score(X, y, times=times) == search.best_estimator_.score(X, y, times=times)
 
 
 def test_times_are_routed_through_cross_validation() -> None:

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor, nn
 
+from slicekit.devices import Device, find_device
 from slicekit.estimators.features import Features
 from slicekit.estimators.fitting import (
     CrossEntropy,
@@ -66,7 +67,7 @@ class SliceEstimator(Parameters, BaseEstimator):
             NotFittedError: before `fit`.
         """
         check_is_fitted(self)
-        return Stream(self.features_, self.networks_, self._combine, batch, self._place())
+        return Stream(self.features_, self.networks_, self._combine, batch, self._place)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file, atomically and without pickle.
@@ -89,21 +90,22 @@ class SliceEstimator(Parameters, BaseEstimator):
         path: str | os.PathLike[str],
         *,
         classes: Iterable[type] = (),
-        device: str | None = None,
+        device: Device | None = None,
     ) -> Self:
         """Read an estimator that `save` wrote.
 
         Args:
             path: the file.
             classes: your own structures that it contains.
-            device: where to put it, instead of where it was; None is the CPU.
+            device: where to put it, "cpu", "cuda" or "mps", wherever it was; None is the CPU.
 
         Returns:
             The fitted estimator.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if it is damaged, or holds something else; the message names the file.
+            ValueError: if it is damaged, or holds something else (the message names the file), or
+                if there is no such device.
         """
         return read(cls, path, classes, device)
 
@@ -122,7 +124,7 @@ class SliceEstimator(Parameters, BaseEstimator):
         )
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        self._place()
+        device = find_device(self.device)
         kept = torch.from_numpy(np.flatnonzero(weights))
         weights = torch.from_numpy(weights)[kept]
         weights = (weights / weights.mean()).float()
@@ -136,21 +138,27 @@ class SliceEstimator(Parameters, BaseEstimator):
         groups = np.unique(groups[kept.numpy()], return_inverse=True)[1]
         for member in range(self.members):
             if self.solver == "ridge":
-                found = self._fit_reservoir(examples, outputs, loss, member, seed)
+                found = self._fit_reservoir(examples, outputs, loss, member, seed, device)
             else:
-                found = self._fit_network(examples, outputs, loss, member, seed, groups)
+                found = self._fit_network(examples, outputs, loss, member, seed, groups, device)
             self.networks_.append(found[0])
             self.history_.append(found[1])
 
     def _fit_reservoir(
-        self, examples: Examples, outputs: int, loss: Loss, member: int, seed: int
+        self,
+        examples: Examples,
+        outputs: int,
+        loss: Loss,
+        member: int,
+        seed: int,
+        device: torch.device,
     ) -> tuple[nn.Module, History]:
         dim = self.dim
         if dim is None:
             dim = 512 if len(examples) <= MANY_CASES else 256
         self.recipe_ = RandomRecipe(structure=self.structure, dim=int(dim))
         own, classes = derived_seed(seed, f"member {member}"), isinstance(loss, CrossEntropy)
-        found = fit_reservoir(self.recipe_, examples, outputs, classes, own, self._place())
+        found = fit_reservoir(self.recipe_, examples, outputs, classes, own, device)
         if self.verbose:
             print(f"reservoir {member + 1} of {self.members}: penalty {found[1].penalty:g}")
         return found
@@ -163,6 +171,7 @@ class SliceEstimator(Parameters, BaseEstimator):
         member: int,
         seed: int,
         groups: np.ndarray,
+        device: torch.device,
     ) -> tuple[nn.Module, History]:
         self.recipe_ = Recipe(
             structure=self.structure,
@@ -179,7 +188,7 @@ class SliceEstimator(Parameters, BaseEstimator):
             loss,
             self._plan(len(chosen)),
             derived_seed(seed, f"member {member}"),
-            self._place(),
+            device,
             watch_for(self.verbose, f"network {member + 1} of {self.members}"),
         )
 
@@ -210,7 +219,7 @@ class SliceEstimator(Parameters, BaseEstimator):
             )
         if self.features_.preparation.timed and cases.times is None:
             raise ValueError(f"times is missing; this {type(self).__name__} was fitted with times")
-        device, found = self._place(), []
+        device, found = self._place, []
         with torch.inference_mode():
             for some in chunks(cases.lengths):
                 part = cases.select(some)
@@ -223,11 +232,10 @@ class SliceEstimator(Parameters, BaseEstimator):
         """Outputs of the networks (members, batch, outputs) -> predictions (batch, ...)."""
         raise NotImplementedError
 
+    @property
     def _place(self) -> torch.device:
-        try:
-            return torch.device("cpu" if self.device is None else self.device)
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"device={self.device!r}; expected 'cpu', 'cuda' or None") from error
+        """Where the fitted networks are, whatever became of the parameter since."""
+        return next(self.networks_[0].parameters()).device
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -57,7 +57,8 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
 
         Args:
             X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or
-                a 2-D array (cases, length) of series with one channel. NaN is a gap.
+                a 2-D array (cases, length) of series with one channel. NaN is a gap. A list may
+                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
             y: (cases,) labels of any kind.
             sample_weight: (cases,) not negative, or None.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
@@ -107,5 +108,5 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
-        found = outputs.double().softmax(-1).mean(0)
-        return (found / found.sum(-1, keepdim=True)).cpu().numpy()
+        found = outputs.cpu().double().softmax(-1).mean(0)
+        return (found / found.sum(-1, keepdim=True)).numpy()

@@ -263,7 +263,7 @@ def mean_loss(network: nn.Module, examples: Examples, loss: Loss) -> float:
         for some in chunks(examples.lengths):
             batch = examples.select(some, device)
             found = loss.plain(network(batch.features, lengths=batch.lengths), batch.targets)
-            total += (found * batch.weights).sum().double().cpu()
+            total += (found * batch.weights).sum().cpu().double()
     mean = (total / examples.weights.sum()).item()
     return mean if math.isfinite(mean) else math.inf
 

@@ -58,7 +58,8 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
         estimator: named in errors; for a 2-D array it is given scikit-learn's `n_features_in_` and
             `feature_names_in_`.
         X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or a
-            2-D array (cases, length) or list of 1-D arrays for series of one channel.
+            2-D array (cases, length) or list of 1-D arrays for series of one channel. A list may
+            also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
         times: (length,) for all cases, (cases, length), a list of 1-D arrays (length_i,), or None.
         reset: whether this is what the estimator is fitted to.
 
@@ -72,6 +73,7 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     if reset:
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
+    X, times = _unpaired(X, times)
     series = _as_list(X)
     if series is not None:
         values, lengths = _read_list(series)
@@ -80,6 +82,25 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
         values, flat = _read_array(estimator, X, reset)
         lengths = torch.full((values.shape[0],), values.shape[1])
     return Cases(values, lengths, _read_times(times, values, lengths), flat)
+
+
+def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
+    """Pairs of series and times, apart; what is no list of pairs stays as it is."""
+    if not isinstance(X, list | tuple) or not any(_is_pair(x) for x in X):
+        return X, times
+    if times is not None:
+        raise ValueError("times is given, but X holds pairs (series, times) already; give one")
+    for i, x in enumerate(X):
+        if not _is_pair(x):
+            raise ValueError(
+                f"X[{i}] is a {type(x).__name__}, others are pairs (series, times); expected a "
+                "pair of a 2-D array (channels, length) and its times (length,) for all"
+            )
+    return [series for series, _ in X], [times for _, times in X]
+
+
+def _is_pair(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 2 and (_rank(x[0]), _rank(x[1])) == (2, 1)
 
 
 def _as_list(X: Any) -> list[Any] | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from slicekit.devices import Device
 from slicekit.structures import Structure
 from slicekit.suggestions import unknown
 
@@ -35,7 +36,8 @@ class Parameters:
         validation_fraction: of the cases, held out to choose the best weights, another part for
             each member; 0 holds out none.
         patience: validations without a better loss after which to stop; None goes on to the end.
-        device: "cpu", "cuda", or None for the CPU.
+        device: where to fit and to predict, "cpu", "cuda", "cuda:1" or "mps"; None is the CPU. The
+            ridge regression itself is solved on the CPU, in float64.
         random_state: an integer for the same numbers at every fit, a RandomState, or None.
         verbose: whether to show progress.
     """
@@ -58,7 +60,7 @@ class Parameters:
         weight_decay: float = 0.05,
         validation_fraction: float = 0.2,
         patience: int | None = None,
-        device: str | None = None,
+        device: Device | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:

@@ -50,7 +50,8 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
 
         Args:
             X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or
-                a 2-D array (cases, length) of series with one channel. NaN is a gap.
+                a 2-D array (cases, length) of series with one channel. NaN is a gap. A list may
+                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
             y: (cases,) or (cases, targets) numbers.
             sample_weight: (cases,) not negative, or None.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
@@ -101,7 +102,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
-        found = outputs.double().mean(0).cpu().numpy()
+        found = outputs.cpu().double().mean(0).numpy()
         return found.reshape(len(found), *self.centre_.shape) * self.spread_ + self.centre_
 
     def __sklearn_tags__(self) -> Any:

@@ -48,8 +48,9 @@ def fit_reservoir(
         reservoir = recipe.build(examples.features.shape[2], outputs, length).to(device).eval()
         _draw_thresholds(reservoir, examples, device)
         pooled = _pooled(reservoir, examples, device)
-        deviation = pooled.double().std(0, correction=0).float()
-        reservoir.centre.copy_(pooled.double().mean(0))
+        seen = pooled.cpu().double()  # not every device has float64
+        deviation = seen.std(0, correction=0).float()
+        reservoir.centre.copy_(seen.mean(0).float())
         reservoir.spread.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
         features = reservoir.standardised(pooled).cpu()
         targets = examples.targets
@@ -59,8 +60,8 @@ def fit_reservoir(
         factor = 1.0
         if classes:
             factor = sharpness(found.left_out, examples.targets, examples.weights)
-        reservoir.head.weight.copy_(factor * found.weight)
-        reservoir.head.bias.copy_(factor * found.bias)
+        reservoir.head.weight.copy_((factor * found.weight).float())
+        reservoir.head.bias.copy_((factor * found.bias).float())
     error = (found.left_out - targets).pow(2).mean().item()
     return reservoir, History(0, ((0, error),), found.penalty)
 

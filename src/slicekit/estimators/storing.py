@@ -17,6 +17,7 @@ from safetensors.torch import save
 from torch import nn
 
 from slicekit import files
+from slicekit.devices import Device, find_device
 from slicekit.estimators.features import Features
 from slicekit.estimators.fitting import History
 from slicekit.estimators.network import Max, Recipe, SeriesNetwork
@@ -35,6 +36,7 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
     parameters = estimator.get_params(deep=False)
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None
+    parameters["device"] = None  # whoever loads it says where
     features: Features = estimator.features_
     parts = {"preparation": features.preparation, "windows": features.windows}
     header = {
@@ -67,9 +69,10 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def read(
-    kind: type, path: str | os.PathLike[str], classes: Iterable[type], device: str | None
+    kind: type, path: str | os.PathLike[str], classes: Iterable[type], device: Device | None
 ) -> Any:
     """The inverse of `write`; errors name the file."""
+    find_device(device)
     header, tensors = read_stored(path, FORMAT, "estimator")
     if header.get("estimator") != kind.__name__:
         raise ValueError(
@@ -87,7 +90,7 @@ def _rebuild(
     header: dict[str, Any],
     tensors: dict[str, torch.Tensor],
     handed: dict[str, type],
-    device: str | None,
+    device: Device | None,
 ) -> Any:
     parameters = {k: build(v, handed) for k, v in header["parameters"].items()}
     estimator = kind(**(parameters | {"device": device}))
@@ -109,7 +112,7 @@ def _rebuild(
         if not isinstance(network, nn.Module):
             raise TypeError(f"it describes a {type(network).__name__}, not a network")
         network.load_state_dict(_below(f"networks.{i}.", tensors))
-        networks.append(network.to("cpu" if device is None else device).eval())
+        networks.append(network.to(find_device(device)).eval())
     estimator.networks_ = networks
     return estimator
 
