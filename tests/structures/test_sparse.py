@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from slicekit import Sparse
+from slicekit import SLiCE, Sparse
 
 
 def test_the_matrices_hold_the_values_at_their_places() -> None:
@@ -46,10 +46,16 @@ def test_a_pattern_without_any_entry_is_no_movement() -> None:
     assert (structure.combine(nothing, torch.randn(3, 2)).as_dense() == 0).all()
 
 
+def test_without_a_choice_it_is_as_sparse_as_in_the_paper() -> None:
+    assert Sparse(64) == Sparse(64, epsilon=3 / 7)
+    assert Sparse(128).parameter_count(1) == 1024
+    torch.manual_seed(0)
+    h = SLiCE(3, Sparse(8))(torch.randn(2, 5, 3))
+    assert h.shape == (2, 5, 8) and h.isfinite().all()
+
+
 def test_density_and_epsilon_are_not_both_given() -> None:
-    with pytest.raises(ValueError, match=r"^density=None, epsilon=None; expected exactly one"):
-        Sparse(4)
-    with pytest.raises(ValueError, match=r"^density=0.5, epsilon=0.5; expected exactly one"):
+    with pytest.raises(ValueError, match=r"^density=0.5, epsilon=0.5; expected at most one"):
         Sparse(4, density=0.5, epsilon=0.5)
 
 

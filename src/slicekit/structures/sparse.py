@@ -14,6 +14,9 @@ from slicekit.structures.base import Facts, Parameters, Structure, normal, weigh
 from slicekit.structures.block_diagonal import BlockGenerator
 from slicekit.structures.exponential import EulerAction, ExponentialAction, exponential_action
 
+EPSILON = 3 / 7
+"""Of the paper's S-SLiCE on A5: 1,024 entries expected at dim 128."""
+
 
 @dataclass(frozen=True, eq=False)
 class SparseGenerator(BlockGenerator):
@@ -34,12 +37,15 @@ class Sparse(Structure):
 
     Args:
         dim: size of the state.
-        density: probability p that an entry is kept. Give this or epsilon.
-        epsilon: the paper's ε in (0, 1): dim^(1 + ε) entries expected, p = dim^(ε - 1).
+        density: probability p that an entry is kept; instead of epsilon.
+        epsilon: the paper's ε in (0, 1): dim^(1 + ε) entries expected, p = dim^(ε - 1). Without
+            density and epsilon it is 3/7, as in the paper's state tracking.
         scale: kept entries start with standard deviation scale / sqrt(dim p).
 
     Example:
-        >>> Sparse(128, epsilon=3 / 7).probability
+        >>> Sparse(128).probability == Sparse(128, epsilon=3 / 7).probability
+        True
+        >>> Sparse(128).probability
         0.0625
     """
 
@@ -61,10 +67,12 @@ class Sparse(Structure):
     )
 
     def __post_init__(self) -> None:
-        """Check that exactly one of density and epsilon is given, in its range."""
-        if (self.density is None) == (self.epsilon is None):
+        """Check that at most one of density and epsilon is given, in its range."""
+        if self.density is None and self.epsilon is None:
+            object.__setattr__(self, "epsilon", EPSILON)
+        elif self.density is not None and self.epsilon is not None:
             raise ValueError(
-                f"density={self.density}, epsilon={self.epsilon}; expected exactly one of them"
+                f"density={self.density}, epsilon={self.epsilon}; expected at most one of them"
             )
         if self.density is not None and not 0 < self.density <= 1:
             raise ValueError(f"density={self.density}; expected a probability in (0, 1]")
