@@ -50,8 +50,8 @@ def test_ctrl_c_says_where_the_checkpoint_is_and_resume_goes_on_from_it(
         patched.setenv("AT", "15")
         line = refuse("train", task, *TINY, "--out", parted, code=130)
     assert str(parted / "checkpoints" / "step-00000010.safetensors") in line
-    assert f"slicekit resume {parted}" in line
-    assert "goes on from step 10 of 20" in succeed("resume", parted)
+    assert f"slicekit resume {parted} --task {task}" in line
+    assert "goes on from step 10 of 20" in succeed("resume", parted, "--task", task)
     succeed("train", task, *TINY, "--out", whole)
     assert same_run(whole, parted)
 

@@ -152,9 +152,9 @@ def test_a_task_of_ones_own(here: Path) -> None:
     options = ("--task-option", "flip=true", "--task-option", "validation_lengths=8:9")
     succeed("train", "mine.py:LastBit", *TINY, *options, "--quiet")
     folder = here / "runs" / "LastBit-de-lncde-0"
-    assert config(folder)["task"] == "mine.py:LastBit"
+    assert config(folder)["task"] == f"{here / 'mine.py'}:LastBit"
     assert config(folder)["task_options"] == {"flip": True, "validation_lengths": [8, 9]}
-    assert "last-bit" in succeed("evaluate", folder, "--lengths", "5")
+    assert "last-bit" in succeed("evaluate", folder, "--lengths", "5", "--task", "mine.py:LastBit")
     sizes = ("--task-option", "vocabulary=2", "--task-option", "outputs=2")
     succeed("train", "mine:drawn", *TINY, *sizes, "--steps", "1", "--out", here / "function")
     assert metrics(here / "function")

@@ -1,6 +1,7 @@
 """Tasks by name, or by where a user wrote them: clear errors for everything that is missing."""
 
 import ast
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ NAMES = [
 
 OWN = """
 from dataclasses import dataclass
+from functools import partial
+from os import system
 
 import torch
 
@@ -61,6 +64,7 @@ def nothing():
 
 
 number = 3
+shout = partial(print, "!")
 """
 
 
@@ -166,13 +170,26 @@ def test_a_task_from_a_module_in_the_working_directory(
             ValueError,
             "{file}:Mine: got an unexpected keyword argument",
         ),
-        ("{file}:draw", {}, ValueError, "{file}:draw draws batches, so it needs the option vocab"),
+        (
+            "{file}:draw",
+            {},
+            ValueError,
+            "{file}:draw draws batches, so it needs vocabulary, how many tokens there are and "
+            "outputs, how many classes: options of the task, on the command line as in "
+            "--task-option vocabulary=3 --task-option outputs=3",
+        ),
         (
             "{file}:draw",
             {"vocabulary": 3},
             ValueError,
-            "{file}:draw draws batches, so it needs the option outputs",
+            "{file}:draw draws batches, so it needs outputs, how many classes: options of the "
+            "task, on the command line as in --task-option outputs=3",
         ),
+        ("os:system", {"command": "true"}, TypeError, "os:system is {os}:system, imported there"),
+        ("{os}:system", {"command": "true"}, TypeError, "{os}:system is a builtin_function_or_me"),
+        ("{file}:system", {"command": "true"}, TypeError, "{file}:system is {os}:system, imported"),
+        ("{file}:Parity", {}, TypeError, "{file}:Parity is slicekit.tasks.languages:Parity, impor"),
+        ("{file}:shout", {}, TypeError, "{file}:shout is functools:shout, imported there"),
         ("{file}:nothing", {}, TypeError, "{file}:nothing returned a Setting, expected a Task"),
         ("{file}:number", {}, TypeError, "{file}:number is a int, expected a Task, a class"),
         ("{file}:Setting", {}, TypeError, "{file}:Setting is a type, expected a Task, a class"),
@@ -182,8 +199,8 @@ def test_what_is_missing_is_named(
     file: Path, place: str, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
-        make(place.format(file=file), **options)
-    assert str(caught.value).startswith(message.format(file=file))
+        make(place.format(file=file, os=os.system.__module__), **options)
+    assert str(caught.value).startswith(message.format(file=file, os=os.system.__module__))
 
 
 def test_faults_inside_a_users_file_come_through(tmp_path: Path) -> None:

@@ -11,6 +11,16 @@ from slicekit.cli.settings import parse_value, with_settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the folder, at the end.")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run the code that a file names as its task, file.py:name say."),
+]
+TaskOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task-option", metavar="KEY=VALUE", help="An argument of the task; may be repeated."
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Threads for torch; its own choice by default."),
@@ -28,7 +38,10 @@ class Kept(StrEnum):
 def train_command(
     task: Annotated[
         str | None,
-        typer.Argument(help="A name of `slicekit tasks`, module:name or path/to/file.py:name."),
+        typer.Argument(
+            help="A name of `slicekit tasks`; or module:name or path/to/file.py:name, whose code "
+            "is run."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="A name of `slicekit models`; the task's best by default.")
@@ -47,10 +60,7 @@ def train_command(
             min=1, metavar="N", help="Longest length to train on; for both ends, --lengths."
         ),
     ] = None,
-    task_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An argument of the task; may be repeated."),
-    ] = None,
+    task_option: TaskOptions = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the run; runs/<task>-<model>-<seed> by default."),
@@ -62,6 +72,7 @@ def train_command(
         Path | None,
         typer.Option(metavar="FILE.toml", help="Options from a file; those given here beat it."),
     ] = None,
+    trust: Trust = False,
     threads: Threads = None,
     quiet: Quiet = False,
     *,
@@ -79,12 +90,14 @@ def train_command(
       slicekit train cycle-navigation --task-option states=7
       slicekit train parity --model mamba --width 512
       slicekit train my_task.py:MyTask --batch 64 --clip none
+      slicekit train my_task.py:draw --task-option vocabulary=3 --task-option outputs=2
       slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
       torchrun --nproc-per-node 2 -m slicekit train a5
 
     A setting that is not given comes from --config, and else from the model's recipe for the task
     (see: slicekit models --task a5). The run's folder holds config.toml, which repeats the run,
     metrics.jsonl, checkpoints, best.safetensors and model.safetensors.
+    A task file.py:name runs the code of that file, so one that --config names needs --trust.
     A configuration file has the options by their names, and the settings in a table:
 
     \b
@@ -106,13 +119,14 @@ def train_command(
         "threads": threads,
         "resume": resume or None,
         "quiet": quiet or None,
-        "task_options": _options(task_option or []),
+        "task_options": _options(task_option),
         "training": training,
     }
-    train.start({key: x for key, x in told.items() if x is not None}, config)
+    train.start({key: x for key, x in told.items() if x is not None}, config, trust)
 
 
-def _options(pairs: list[str]) -> dict[str, Any]:
+def _options(pairs: list[str] | None) -> dict[str, Any]:
+    pairs = pairs or []
     for pair in pairs:
         if "=" not in pair:
             raise typer.BadParameter(f"--task-option {pair}, expected KEY=VALUE, as in states=7")
@@ -122,6 +136,11 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 def resume_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    task: Annotated[
+        str | None,
+        typer.Option(help="The run's own task.py:name, where it is now; its code is run."),
+    ] = None,
+    trust: Trust = False,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -131,11 +150,14 @@ def resume_command(
     Examples:
       slicekit resume runs/a5-orthogonal-slice-0
       slicekit resume runs/a5-orthogonal-slice-0 --quiet
+      slicekit resume runs/mine --task my_task.py:MyTask
+
+    A run on a task file.py:name runs the code of that file: name it, or say --trust.
     """
     from slicekit.cli import train
 
-    told = {"threads": threads, "quiet": quiet or None}
-    train.go_on(folder, {key: x for key, x in told.items() if x is not None})
+    told = {"task": task, "threads": threads, "quiet": quiet or None}
+    train.go_on(folder, {key: x for key, x in told.items() if x is not None}, trust)
 
 
 def evaluate_command(
@@ -155,8 +177,11 @@ def evaluate_command(
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Another task than the run's own, by its name.")
+        str | None,
+        typer.Option(help="Another task than the run's own; or that one, if it is a file.py:name."),
     ] = None,
+    task_option: TaskOptions = None,
+    trust: Trust = False,
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Also tell how far the model can be trusted.")
     ] = False,
@@ -173,7 +198,9 @@ def evaluate_command(
       slicekit evaluate runs/parity-projective-slice-0 --lengths 40:256:8 --sequences 256
       slicekit evaluate runs/a5-orthogonal-slice-0 --checkpoint best --json > scores.json
       slicekit evaluate runs/a5-orthogonal-slice-0 --diagnose
+      slicekit evaluate runs/mine --task my_task.py:MyTask
 
+    A run on a task file.py:name runs the code of that file: name it, or say --trust.
     Saves evaluation.json and plots/length-generalisation.png in the run's folder.
     """
     from slicekit.cli import evaluate
@@ -185,6 +212,8 @@ def evaluate_command(
         seed=seed,
         kept=None if checkpoint is None else checkpoint.value,
         task=task,
+        options=_options(task_option),
+        trust=trust,
         diagnose=diagnose,
         as_json=as_json,
         threads=threads,
@@ -245,6 +274,7 @@ def models_command(
     task: Annotated[
         str | None, typer.Option(help="Also parameters and settings for this task.")
     ] = None,
+    task_option: TaskOptions = None,
     as_json: Json = False,
 ) -> None:
     """List the models that have names.
@@ -257,7 +287,7 @@ def models_command(
     """
     from slicekit.cli import listings
 
-    listings.show_models(task, as_json)
+    listings.show_models(task, _options(task_option), as_json)
 
 
 def tasks_command(as_json: Json = False) -> None:

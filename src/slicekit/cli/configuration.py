@@ -3,7 +3,7 @@
 import inspect
 import tomllib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,48 @@ def read_run_config(folder: RunFolder) -> dict[str, Any]:
     return table
 
 
+def agreed(
+    table: Mapping[str, Any],
+    file: Path,
+    trust: bool,
+    told: str | None,
+    way: Callable[[str], str],
+) -> dict[str, Any]:
+    """A table from a file, if the user agrees to the code that its task would run.
+
+    Args:
+        table: what the file says.
+        file: its name.
+        trust: whether the user trusts it.
+        told: the task as the user named it, or None.
+        way: the command in which the user names a place.
+
+    Returns:
+        The table, with the user's own word for the place of the task if there is one.
+
+    Raises:
+        ValueError: if the task is a place in code that the user has neither named nor trusts, or
+            one that is no more.
+    """
+    place = table.get("task", "")
+    if not tasks.is_place(place):
+        return dict(table)
+    if told is not None and tasks.same_place(place, told):
+        return dict(table) | {"task": told}
+    where, _, name = place.rpartition(":")
+    if not trust:
+        raise ValueError(
+            f"{file} names the task {place}, and to load it runs the code of {where}; if you trust "
+            f"that, add --trust, or name it yourself: {way(place)}"
+        )
+    if where.endswith(".py") and not Path(where).is_file():
+        raise ValueError(
+            f"{file} names the task {place}, but there is no such file; name it where it is now: "
+            f"{way(f'path/to/{Path(where).name}:{name}')}"
+        )
+    return dict(table)
+
+
 def _check(table: Mapping[str, Any]) -> None:
     for key, value in table.items():
         KEYS[key](key, value)
@@ -169,7 +211,7 @@ class Choice:
     def describe(self) -> dict[str, Any]:
         """What config.toml holds besides the settings."""
         everything = {
-            "task": self.task_name,
+            "task": tasks.absolute(self.task_name),
             "model": self.model_name,
             "layers": self.layers,
             "width": self.width,

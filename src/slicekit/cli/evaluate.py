@@ -1,7 +1,7 @@
 """The work of `slicekit evaluate`."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from rich.console import Console
 from torch import nn
 
 import slicekit
-from slicekit import catalogue, files
+from slicekit import catalogue, files, tasks
 from slicekit.cli import display
-from slicekit.cli.configuration import OPTIONS, make_task, read_run_config
+from slicekit.cli.configuration import OPTIONS, agreed, make_task, read_run_config
 from slicekit.cli.errors import Failed, one_line
 from slicekit.cli.lengths import parse_lengths
 from slicekit.tasks import Task
@@ -33,7 +33,9 @@ class Wish:
         sequences: how many of each length.
         seed: of the sequences.
         kept: "best" or "last" model, or None for that of the end if there is one, else the best.
-        task: another task than the run's own, or None.
+        task: another task than the run's own, or None; or the run's own, if it is a place in code.
+        options: arguments of the task, besides those of the run's own.
+        trust: whether code that the run's configuration names may run.
         diagnose: whether to tell how far the model can be trusted.
         as_json: whether to print for a program.
         threads: for torch to use, or None for its own choice.
@@ -45,6 +47,8 @@ class Wish:
     seed: int
     kept: str | None
     task: str | None
+    options: dict[str, Any]
+    trust: bool
     diagnose: bool
     as_json: bool
     threads: int | None
@@ -59,7 +63,7 @@ def run(wish: Wish) -> None:
         if not folder.path.is_dir():
             raise FileNotFoundError(f"no folder {folder.path}")
         config = read_run_config(folder)
-        task = _task(folder, config, wish.task)
+        task = _task(folder, config, wish)
         finite = task.whole("test") is not None
         if finite and (wish.lengths is not None or wish.diagnose):
             option = "--diagnose" if wish.diagnose else "--lengths"
@@ -75,7 +79,7 @@ def run(wish: Wish) -> None:
         found = _as_data(wish, task, source, scores)
         _save(folder, found)
         if not finite:
-            _save_plot(folder, config, scores, console)
+            _save_plot(folder, _trained_lengths(folder, config, wish), scores, console)
         if wish.diagnose:
             found["diagnosis"] = _diagnose(folder, model, task, wish, console)
             _save(folder, found)
@@ -87,12 +91,29 @@ def _save(folder: RunFolder, found: dict[str, Any]) -> None:
     files.write(folder.path / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
 
 
-def _task(folder: RunFolder, config: dict[str, Any], other: str | None) -> Task:
-    if other is not None:
-        return make_task(other, {})
+def _task(folder: RunFolder, config: dict[str, Any], wish: Wish) -> Task:
+    """The task that the user names, or else the run's own."""
+    if wish.task is not None and not tasks.same_place(wish.task, config.get("task", "")):
+        return make_task(wish.task, wish.options)
     if "task" not in config:
         raise ValueError(f"{folder.config} names no task; give one: --task NAME")
-    return make_task(config["task"], config.get(OPTIONS, {}))
+    words = ("slicekit", "evaluate", folder.path, "--task")
+    known = agreed(
+        config, folder.config, wish.trust, wish.task, lambda x: display.command(*words, x)
+    )
+    return make_task(known["task"], known.get(OPTIONS, {}) | wish.options)
+
+
+def _trained_lengths(
+    folder: RunFolder, config: dict[str, Any], wish: Wish
+) -> tuple[int, int] | None:
+    """Those of the settings, or else of the run's own task, if that is one to be made."""
+    lengths = folder.stored_settings().lengths
+    own = config.get("task", "")
+    named = wish.task is not None and tasks.same_place(wish.task, own)
+    if lengths is not None or not own or (tasks.is_place(own) and not named and not wish.trust):
+        return lengths
+    return _task(folder, config, wish if named else replace(wish, task=None)).train_lengths
 
 
 def _lengths(text: str | None, task: Task) -> list[int]:
@@ -198,14 +219,11 @@ def _table_of_set(scores: list[Score]) -> Any:
 
 
 def _save_plot(
-    folder: RunFolder, config: dict[str, Any], scores: list[Score], console: Console
+    folder: RunFolder, trained: tuple[int, int] | None, scores: list[Score], console: Console
 ) -> None:
     if not figures.available():
         display.plain(console, "no plot without matplotlib: pip install 'slicekit[plot]'")
         return
-    trained = folder.stored_settings().lengths
-    if trained is None and "task" in config:
-        trained = _task(folder, config, None).train_lengths
     path = folder.plots / plots.LENGTHS
     plots.plot_lengths({folder.path.name: scores}, path, trained)
     display.plain(console, f"plot: {path}")

@@ -12,10 +12,10 @@ from slicekit.tasks.archive_task import on_disk
 from slicekit.training import Settings
 
 
-def show_models(task_name: str | None, as_json: bool) -> None:
-    """List the named models; for a task with parameters and settings."""
+def show_models(task_name: str | None, options: dict[str, Any], as_json: bool) -> None:
+    """List the named models; for a task, made with options, with parameters and settings."""
     with one_line("models"):
-        task = None if task_name is None else make_task(task_name, {})
+        task = None if task_name is None else make_task(task_name, options)
         names = catalogue.MODELS if task is None else catalogue.names(task)
         found = [_model(name, task) for name in names]
         if as_json:

@@ -11,8 +11,16 @@ import torch
 import typer
 from rich.console import Console
 
+from slicekit import tasks
 from slicekit.cli import display
-from slicekit.cli.configuration import Choice, merge, read_file, read_run_config, resolve
+from slicekit.cli.configuration import (
+    Choice,
+    agreed,
+    merge,
+    read_file,
+    read_run_config,
+    resolve,
+)
 from slicekit.cli.errors import one_line
 from slicekit.cli.progress import watcher
 from slicekit.training import Result, RunFolder, is_first, plots, read_run, train
@@ -29,36 +37,48 @@ REASONS = {
 }
 
 
-def start(given: Mapping[str, Any], file: Path | None) -> None:
+def start(given: Mapping[str, Any], file: Path | None, trust: bool) -> None:
     """Train, or go on with a run if `resume` says so.
 
     Args:
         given: keys of the configuration, from the command line.
         file: a configuration file, or None.
+        trust: whether code that a file names may run.
     """
     with one_line("train"):
-        table = merge({} if file is None else read_file(file), given)
-        _start(table)
+        told = {} if file is None else read_file(file)
+        if file is not None and "task" not in given:
+            words = ("--config", file)
+            told = agreed(
+                told, file, trust, None, lambda x: display.command("slicekit", "train", x, *words)
+            )
+        _start(merge(told, given), trust)
 
 
-def go_on(folder: Path, given: Mapping[str, Any]) -> None:
+def go_on(folder: Path, given: Mapping[str, Any], trust: bool) -> None:
     """Go on with a run from its own configuration.
 
     Args:
         folder: of the run.
-        given: `quiet` and `threads`, if they were.
+        given: `quiet`, `threads` and `task`, if they were.
+        trust: whether code that the run's configuration names may run.
     """
     with one_line("resume"):
-        _start({"out": str(folder), "resume": True} | dict(given))
+        _start({"out": str(folder), "resume": True} | dict(given), trust)
 
 
-def _start(table: Mapping[str, Any]) -> None:
-    """Settle what to do in all processes alike, and do it."""
+def _start(table: Mapping[str, Any], trust: bool) -> None:
+    """Settle what to do in all processes alike, and do it.
+
+    Args:
+        table: what to do; its task was named or agreed to by the user.
+        trust: whether code that a run's configuration names may run.
+    """
     resume, quiet = table.get("resume", False), table.get("quiet", False)
     with joined(torch.device("cpu")) as processes:
         if resume:
             folder = _run_to_resume(table)
-            choice = _unchanged(folder, table)
+            choice = _unchanged(folder, table, trust)
         else:
             choice = resolve(table)
             _try_out(choice)
@@ -110,7 +130,7 @@ def _run_to_resume(table: Mapping[str, Any]) -> Path:
     return path
 
 
-def _unchanged(path: Path, table: Mapping[str, Any]) -> Choice:
+def _unchanged(path: Path, table: Mapping[str, Any], trust: bool) -> Choice:
     """What the run in a folder was started with; what is asked for now must not contradict it."""
     folder = RunFolder(path)
     stored = read_run_config(folder)
@@ -119,15 +139,29 @@ def _unchanged(path: Path, table: Mapping[str, Any]) -> Choice:
             f"{folder.config} names no task and model, so only a program can go on with this run: "
             "slicekit.training.train(..., resume=True)"
         )
+    told, known = table.get("task"), stored["task"]
+    if told not in (None, known) and not tasks.same_place(told, known):
+        raise _contradicts("task", told, known, folder)
+    stored = agreed(stored, folder.config, trust, told, lambda x: _resume_command(path, x))
     own, asked = resolve(stored), resolve(merge(stored, table))
     before, now = _plain(own), _plain(asked)
     for name, x in now.items():
         if x != before[name]:
-            raise ValueError(
-                f"{name}={x!r}, but {folder.config} has {before[name]!r}; leave it out to go on "
-                "with this run, or train into another folder"
-            )
+            raise _contradicts(name, x, before[name], folder)
     return asked
+
+
+def _resume_command(folder: Path, task: str) -> str:
+    """How to go on with a run; a place in code is named, or else the user would be asked."""
+    named = ("--task", task) if tasks.is_place(task) else ()
+    return display.command("slicekit", "resume", folder, *named)
+
+
+def _contradicts(name: str, given: Any, stored: Any, folder: RunFolder) -> ValueError:
+    return ValueError(
+        f"{name}={given!r}, but {folder.config} has {stored!r}; leave it out to go on with this "
+        "run, or train into another folder"
+    )
 
 
 def _plain(choice: Choice) -> dict[str, Any]:
@@ -165,20 +199,20 @@ def _train(choice: Choice, folder: Path, resume: bool, quiet: bool) -> Result:
             )
     except KeyboardInterrupt:
         if is_first():
-            print(f"slicekit: interrupted. {_left_behind(folder)}", file=sys.stderr)
+            left = _left_behind(folder, choice.task_name)
+            print(f"slicekit: interrupted. {left}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except (BrokenPipeError, FileExistsError):
         raise
     except OSError as error:
-        raise OSError(f"{error}. {_left_behind(folder)}") from error
+        raise OSError(f"{error}. {_left_behind(folder, choice.task_name)}") from error
 
 
-def _left_behind(folder: Path) -> str:
+def _left_behind(folder: Path, task: str) -> str:
     last = RunFolder(folder).last_checkpoint()
     if last is None:
         return f"There is no checkpoint in {folder} yet; start again, in another folder"
-    way = display.command("slicekit", "resume", folder)
-    return f"The last checkpoint is {last}; to go on from there: {way}"
+    return f"The last checkpoint is {last}; to go on from there: {_resume_command(folder, task)}"
 
 
 def _validated_on(choice: Choice) -> str:
@@ -195,6 +229,7 @@ def _summarise(result: Result, choice: Choice, quiet: bool) -> None:
     if quiet:
         display.plain(console, str(result.folder))
         return
+    named = ("--task", choice.task_name) if tasks.is_place(choice.task_name) else ()
     best = f"; {display.percent(result.best_accuracy)} at step {result.best_step}"
     for name, told in {
         "accuracy": f"{display.percent(result.accuracy)} on {_validated_on(choice)}"
@@ -202,6 +237,6 @@ def _summarise(result: Result, choice: Choice, quiet: bool) -> None:
         "steps": f"{result.steps} of {choice.settings.steps}: {REASONS[result.reason]}",
         "time": display.seconds(result.seconds),
         "folder": str(result.folder),
-        "evaluate": display.command("slicekit", "evaluate", result.folder),
+        "evaluate": display.command("slicekit", "evaluate", result.folder, *named),
     }.items():
         display.plain(console, f"{name:<9} {told}")

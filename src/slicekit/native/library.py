@@ -1,7 +1,8 @@
 """Find, load and check the shared library; without it slicekit runs on pure torch.
 
-SLICEKIT_NATIVE chooses: a path loads that library, `off` loads none. Nothing is loaded before the
-first question, and the answer then holds for the whole process.
+SLICEKIT_NATIVE chooses: a path loads that library, `off` loads none. A path is for developers who
+have built that library: to load it runs its code, and only then can its interface be checked.
+Nothing is loaded before the first question, and the answer then holds for the whole process.
 """
 
 import ctypes

@@ -15,7 +15,7 @@ from slicekit.tasks.fixed_length_words import FixedLengthWords
 from slicekit.tasks.functions import from_function
 from slicekit.tasks.groups import Group, alternating, cyclic, named_group, product, symmetric
 from slicekit.tasks.languages import CycleNavigation, EvenPairs, Language, Parity
-from slicekit.tasks.loading import load
+from slicekit.tasks.loading import absolute, is_place, load, same_place
 from slicekit.tasks.modular_arithmetic import ModularArithmetic
 from slicekit.tasks.names import TASKS, NamedTask, make
 from slicekit.tasks.ranges import draw_lengths
@@ -36,14 +36,17 @@ __all__ = [
     "SeriesTask",
     "Task",
     "WordProblem",
+    "absolute",
     "accuracy",
     "alternating",
     "cyclic",
     "draw_lengths",
     "from_function",
+    "is_place",
     "load",
     "make",
     "named_group",
     "product",
+    "same_place",
     "symmetric",
 ]

@@ -1,4 +1,8 @@
-"""A user's own task by where it is written, so that nothing has to be registered."""
+"""A user's own task by where it is written, so that nothing has to be registered.
+
+To load one runs the code of its module. Whoever takes a place from a file, and not from the user,
+asks the user first: `is_place` tells places from names.
+"""
 
 import hashlib
 import importlib
@@ -16,14 +20,15 @@ from slicekit.tasks.functions import from_function
 
 
 def load(place: str, **options: Any) -> Task:
-    """A task from a module or a file of yours.
+    """A task from a module or a file of yours, whose code this runs.
 
     Args:
         place: "module:name", or "path/to/file.py:name". Modules are also looked for in the working
             directory. The name is that of a `Task`; of a class derived from `Task`, or a function
-            without required arguments that returns a `Task`, which are called with the options; or
-            of a function (batch, lengths, generator) as `from_function` takes it, with vocabulary
-            and outputs among the options.
+            that returns a `Task`, which are called with the options; or of a function (batch,
+            lengths, generator) as `from_function` takes it, with vocabulary and outputs among the
+            options. Class or function are written in that module (or, of a package, in a module
+            of it): what it only imports is not taken.
         options: for the class or the function.
 
     Returns:
@@ -31,16 +36,60 @@ def load(place: str, **options: Any) -> Task:
 
     Raises:
         ValueError: if the file, the module or the name is missing, or the options do not fit.
-        TypeError: if what has that name makes no task.
+        TypeError: if what has that name makes no task, or is imported there from elsewhere.
     """
+    where, name = _parted(place)
+    module = _from_file(Path(where)) if where.endswith(".py") else _from_module(where)
+    if not hasattr(module, name):
+        raise unknown("task", name, _tasks_in(module), f" in {where}")
+    value = getattr(module, name)
+    if _may_make_task(value) and not _defined_in(value, module):
+        home = f"{getattr(value, '__module__', None)}:{getattr(value, '__qualname__', name)}"
+        raise TypeError(f"{place} is {home}, imported there; expected what {where} itself defines")
+    return _as_task(value, place, options)
+
+
+def is_place(task: str) -> bool:
+    """Whether a task is told by where it is written, so that to make it runs code.
+
+    >>> is_place("mine.py:task"), is_place("mine:task"), is_place("parity")
+    (True, True, False)
+    """
+    return ":" in task
+
+
+def absolute(task: str) -> str:
+    """The same task from any working directory: the path of a file is made absolute.
+
+    >>> absolute("/tasks/mine.py:task"), absolute("mine:task"), absolute("parity")
+    ('/tasks/mine.py:task', 'mine:task', 'parity')
+    """
+    where, colon, name = task.rpartition(":")
+    return f"{Path(where).absolute()}{colon}{name}" if where.endswith(".py") else task
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two places have the same name in a file, or a module, of the same name.
+
+    A file may have moved since.
+
+    >>> same_place("/old/mine.py:task", "mine.py:task"), same_place("mine.py:task", "mine.py:other")
+    (True, False)
+    """
+
+    def last(place: str) -> tuple[str, str]:
+        where, _, name = place.rpartition(":")
+        return (Path(where).name if where.endswith(".py") else where), name
+
+    return is_place(one) and last(one) == last(other)
+
+
+def _parted(place: str) -> tuple[str, str]:
+    """The file or module, and the name in it."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name or (where[0] == "." and not where.endswith(".py")):
         raise ValueError(f"task {place!r}, expected module:name or path/to/file.py:name")
-    module = _from_file(Path(where)) if where.endswith(".py") else _from_module(where)
-    if not hasattr(module, name):
-        public = [own for own, value in vars(module).items() if _defined_in(value, module, own)]
-        raise unknown("task", name, public, f" in {where}")
-    return _as_task(getattr(module, name), place, options)
+    return where, name
 
 
 def _as_task(value: Any, place: str, options: dict[str, Any]) -> Task:
@@ -52,11 +101,9 @@ def _as_task(value: Any, place: str, options: dict[str, Any]) -> Task:
         return value
     if isinstance(value, type) and issubclass(value, Task):
         return call_with(value, place, options)
-    if callable(value) and not isinstance(value, type):
+    if _is_function(value):
         if _required(value) == 3:
-            missing = [option for option in ("vocabulary", "outputs") if option not in options]
-            if missing:
-                raise ValueError(f"{place} draws batches, so it needs the option {missing[0]}")
+            _check_sizes(place, options)
             return call_with(from_function, place, options, {"function": value})
         made = call_with(value, place, options)
         if isinstance(made, Task):
@@ -66,6 +113,19 @@ def _as_task(value: Any, place: str, options: dict[str, Any]) -> Task:
         f"{place} is a {type(value).__name__}, expected a Task, a class derived from Task, or a "
         "function"
     )
+
+
+def _check_sizes(place: str, options: dict[str, Any]) -> None:
+    """Raise unless the sizes that a function can't tell are among the options, all in one go."""
+    meaning = {"vocabulary": "how many tokens there are", "outputs": "how many classes"}
+    missing = [option for option in meaning if option not in options]
+    if missing:
+        told = " and ".join(f"{option}, {meaning[option]}" for option in missing)
+        example = " ".join(f"--task-option {option}=3" for option in missing)
+        raise ValueError(
+            f"{place} draws batches, so it needs {told}: options of the task, on the command line "
+            f"as in {example}"
+        )
 
 
 def call_with(
@@ -94,7 +154,8 @@ def call_with(
     try:
         signature.bind(**settled, **options)
     except TypeError as error:
-        raise ValueError(f"{place}: {error}; {known}") from None
+        given = "; give them as in --task-option KEY=VALUE" if taken else ""
+        raise ValueError(f"{place}: {error}; {known}{given}") from None
     return constructor(**settled, **options)
 
 
@@ -105,9 +166,29 @@ def _required(function: Callable[..., Any]) -> int:
     return sum(p.kind in positional and p.default is p.empty for p in parameters)
 
 
-def _defined_in(value: Any, module: ModuleType, name: str) -> bool:
-    own = isinstance(value, Task) or getattr(value, "__module__", None) == module.__name__
-    return own and not name.startswith("_")
+def _is_function(value: Any) -> bool:
+    """Whether it is a function written in Python, perhaps below a decorator."""
+    return inspect.isfunction(inspect.unwrap(value)) if callable(value) else False
+
+
+def _may_make_task(value: Any) -> bool:
+    return callable(value) and not isinstance(value, Task)
+
+
+def _defined_in(value: Any, module: ModuleType) -> bool:
+    """Whether a class or a function is a module's own, and not imported from another."""
+    home = getattr(value, "__module__", None) or ""
+    return f"{home}.".startswith(f"{module.__name__}.")
+
+
+def _tasks_in(module: ModuleType) -> list[str]:
+    """The public names in a module that a task may be made from."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (isinstance(value, Task) or (callable(value) and _defined_in(value, module)))
+    ]
 
 
 def _from_file(path: Path) -> ModuleType:
