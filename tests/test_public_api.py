@@ -99,6 +99,7 @@ import torch
 before = set(sys.modules)
 start = time.perf_counter()
 import slicekit
+slicekit.SLiCE, slicekit.cite, slicekit.load
 seconds = time.perf_counter() - start
 added = set(sys.modules) - before
 heavy = [name for name in {HEAVY} if name in added]
@@ -118,3 +119,29 @@ def test_importing_slicekit_costs_little_more_than_importing_torch(
         print(f"[import slicekit after torch: {found['seconds']:.2f} s]", end=" ")
     assert found["heavy"] == []
     assert found["seconds"] < 10
+
+
+LAZY = """
+import sys
+import slicekit
+assert not {"torch", "jax"} & set(sys.modules), "import slicekit"
+assert {"SLiCE", "solve", "layers"} <= set(dir(slicekit))
+import slicekit.descriptions.blocks, slicekit.descriptions.lie_tables, slicekit.descriptions.sparse
+assert not {"torch", "jax"} & set(sys.modules), "descriptions"
+slicekit.SLiCE(2, slicekit.Dense(3))
+assert "torch" in sys.modules and "jax" not in sys.modules
+"""
+
+
+def test_names_are_loaded_when_they_are_first_asked_for() -> None:
+    run = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_name_that_is_not_there_is_named() -> None:
+    with pytest.raises(AttributeError, match="'slicekit' has no attribute 'Slice'"):
+        getattr(slicekit, "Slice")  # noqa: B009
+
+
+def test_every_room_s_public_names_are_those_of_slicekit() -> None:
+    assert set(slicekit._HOMES) == set(NAMES)

@@ -10,51 +10,51 @@ Example:
     torch.Size([2, 10, 128])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slicekit.citations import cite
-from slicekit.flows import Euler, Exponential, LogODE
-from slicekit.layers import (
-    Block,
-    Differences,
-    FirstInput,
-    Last,
-    Learned,
-    Mean,
-    Pointwise,
-    SequenceModel,
-    SLiCE,
-    State,
-    TimeAndInput,
-    Wiring,
-)
-from slicekit.paths import Duration, Tabulated, increments
-from slicekit.scans import (
-    Associative,
-    Chunked,
-    Native,
-    Outer,
-    Projective,
-    Recurrent,
-    propagate,
-    solve,
-)
-from slicekit.serialisation import load, save
-from slicekit.structures import (
-    DPLR,
-    BlockDiagonal,
-    Dense,
-    Diagonal,
-    DiagonalDense,
-    DirectSum,
-    JointDPLR,
-    Orthogonal,
-    Sparse,
-    WalshHadamard,
-)
-
 if TYPE_CHECKING:
+    from slicekit.citations import cite
     from slicekit.estimators import SliceClassifier, SliceRegressor
+    from slicekit.flows import Euler, Exponential, LogODE
+    from slicekit.layers import (
+        Block,
+        Differences,
+        FirstInput,
+        Last,
+        Learned,
+        Mean,
+        Pointwise,
+        SequenceModel,
+        SLiCE,
+        State,
+        TimeAndInput,
+        Wiring,
+    )
+    from slicekit.paths import Duration, Tabulated, increments
+    from slicekit.scans import (
+        Associative,
+        Chunked,
+        Native,
+        Outer,
+        Projective,
+        Recurrent,
+        propagate,
+        solve,
+    )
+    from slicekit.serialisation import load, save
+    from slicekit.structures import (
+        DPLR,
+        BlockDiagonal,
+        Dense,
+        Diagonal,
+        DiagonalDense,
+        DirectSum,
+        JointDPLR,
+        Orthogonal,
+        Sparse,
+        WalshHadamard,
+    )
 
 __version__ = "0.1.0"
 
@@ -103,10 +103,72 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The estimators, which need scikit-learn, when they are first asked for."""
-    if name in ("SliceClassifier", "SliceRegressor"):
-        from slicekit import estimators
+_ROOMS = {
+    "citations": ("cite",),
+    "estimators": ("SliceClassifier", "SliceRegressor"),
+    "flows": ("Euler", "Exponential", "LogODE"),
+    "layers": (
+        "Block",
+        "Differences",
+        "FirstInput",
+        "Last",
+        "Learned",
+        "Mean",
+        "Pointwise",
+        "SLiCE",
+        "SequenceModel",
+        "State",
+        "TimeAndInput",
+        "Wiring",
+    ),
+    "paths": ("Duration", "Tabulated", "increments"),
+    "scans": (
+        "Associative",
+        "Chunked",
+        "Native",
+        "Outer",
+        "Projective",
+        "Recurrent",
+        "propagate",
+        "solve",
+    ),
+    "serialisation": ("load", "save"),
+    "structures": (
+        "DPLR",
+        "BlockDiagonal",
+        "Dense",
+        "Diagonal",
+        "DiagonalDense",
+        "DirectSum",
+        "JointDPLR",
+        "Orthogonal",
+        "Sparse",
+        "WalshHadamard",
+    ),
+    "checks": (),
+    "dispatch": (),
+    "interning": (),
+    "mixers": (),
+    "native": (),
+}
+"""Rooms and the public names that each holds: loaded when they are first asked for, so that
+`slicekit.jax` needs no torch and the core no scikit-learn."""
 
-        return getattr(estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name or a room, when it is first asked for."""
+    if name in _HOMES:
+        value = getattr(import_module(f"slicekit.{_HOMES[name]}"), name)
+    elif name in _ROOMS:
+        value = import_module(f"slicekit.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Every public name, loaded or not."""
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -5,10 +5,7 @@ indices) are made only when the data are there to be read, see `concrete`; range
 the CPU, so that no device has to wait for its host.
 """
 
-import math
 from collections.abc import Sequence
-from numbers import Real
-from types import EllipsisType
 from typing import TypeAlias
 
 import torch
@@ -16,10 +13,28 @@ from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor
 
+from slicekit.descriptions.checks import Size, check_finite, check_positive, check_sizes, place
+
+__all__ = [
+    "HALF",
+    "Lengths",
+    "check_finite",
+    "check_floating",
+    "check_lengths",
+    "check_positive",
+    "check_range",
+    "check_same",
+    "check_same_device",
+    "check_shape",
+    "check_tensor",
+    "concrete",
+    "first_true",
+    "place",
+]
+
 HALF = (torch.bfloat16, torch.float16)
 """Dtypes in which recurrences are not computed: they are carried out in float32."""
 
-Size: TypeAlias = int | str | EllipsisType | None
 Lengths: TypeAlias = Tensor | Sequence[int]
 
 
@@ -48,15 +63,6 @@ def first_true(mask: Tensor) -> tuple[int, ...]:
     return tuple(mask.nonzero()[0].tolist())
 
 
-def place(position: Sequence[int], axes: Sequence[str]) -> str:
-    """A position in words.
-
-    >>> place((0, 3), ("batch", "position"))
-    'batch 0, position 3'
-    """
-    return ", ".join(f"{axis} {index}" for axis, index in zip(axes, position, strict=True))
-
-
 def check_tensor(name: str, value: object) -> None:
     """Raise TypeError unless the value is a tensor.
 
@@ -83,24 +89,7 @@ def check_shape(name: str, tensor: Tensor, expected: tuple[Size, ...]) -> None:
     >>> check_shape("state", torch.zeros(3, 4), (..., 4))
     """
     check_tensor(name, tensor)
-    sizes = tuple(tensor.shape)
-    wanted = expected
-    if ... in expected:
-        cut = expected.index(...)
-        between = (None,) * (len(sizes) - len(expected) + 1)
-        wanted = expected[:cut] + between + expected[cut + 1 :]
-    fits = len(wanted) == len(sizes) and all(
-        want is None or isinstance(want, str) or want == size
-        for want, size in zip(wanted, sizes, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} has shape {sizes}, expected {_shape_in_words(expected)}")
-
-
-def _shape_in_words(expected: tuple[Size, ...]) -> str:
-    names = {None: "any", ...: "..."}
-    words = [names[size] if size is None or size is ... else str(size) for size in expected]
-    return f"({words[0]},)" if len(words) == 1 else f"({', '.join(words)})"
+    check_sizes(name, tuple(tensor.shape), expected)
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
@@ -209,32 +198,3 @@ def check_lengths(
     given = given.to(torch.int64)
     check_range("lengths", given, 0, length, ("batch",), f"for a padded length of {length}")
     return given.to(device)
-
-
-def check_finite(name: str, value: float) -> None:
-    """Raise unless the value is a finite number (TypeError if it is no number at all).
-
-    >>> check_finite("initial", float("nan"))
-    Traceback (most recent call last):
-    ValueError: initial=nan, expected a finite number
-    """
-    _check_number(name, value, "a finite number")
-    if not -math.inf < value < math.inf:
-        raise ValueError(f"{name}={value}, expected a finite number")
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raise unless the value is a positive finite number (TypeError if it is no number at all).
-
-    >>> check_positive("dim", 0)
-    Traceback (most recent call last):
-    ValueError: dim=0, expected a positive number
-    """
-    _check_number(name, value, "a positive number")
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}={value}, expected a positive number")
-
-
-def _check_number(name: str, value: object, expected: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected {expected}")

@@ -13,12 +13,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from slicekit.descriptions.checks import check_size
 from slicekit.interning import intern, recall
 from slicekit.paths.cutting import cut
 from slicekit.paths.lie_bases import LieBasis, hall
 from slicekit.paths.windows import Duration
 from slicekit.structures import Parameters, Structure, Transition
-from slicekit.structures.base import check_size
 
 
 class Flow(ABC):

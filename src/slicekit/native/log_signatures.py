@@ -8,9 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from slicekit.descriptions.words import Word, expanded_size, lyndon_words, number
 from slicekit.native.library import available, check, library
 from slicekit.paths.lie_bases import LieBasis
-from slicekit.paths.words import Word, expanded_size, lyndon_words, number
 
 DEEPEST = 16
 """The largest depth that the library takes."""

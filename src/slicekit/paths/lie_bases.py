@@ -16,28 +16,17 @@ unimodular integer matrices, in blocks of the elements with the same letters. So
 one entry of the tensor for each element and applies small blocks, never a dense matrix.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from slicekit.checks import check_shape
+from slicekit.descriptions.lie_tables import Element, LieTables, hall_tables, lyndon_tables, written
+from slicekit.descriptions.words import expanded_size
 from slicekit.paths.sparse_maps import SparseMap
-from slicekit.paths.words import (
-    Sum,
-    bracket,
-    change_from_words,
-    expanded_size,
-    lyndon_words,
-    number,
-)
-
-Element: TypeAlias = "int | tuple[Element, Element]"
-"""A letter 0..channels-1, or the bracket of two elements."""
 
 
 @dataclass(frozen=True)
@@ -128,17 +117,6 @@ class LieBasis:
         return self.change(expanded[..., self.words.to(expanded.device)])
 
 
-def written(element: Element) -> str:
-    """An element as the paper writes it, its letters counted from one.
-
-    >>> written((0, (0, 1)))
-    '[1,[1,2]]'
-    """
-    if isinstance(element, int):
-        return str(element + 1)
-    return f"[{written(element[0])},{written(element[1])}]"
-
-
 @lru_cache(maxsize=64, typed=True)
 def hall(channels: int, depth: int) -> LieBasis:
     """The Hall basis in the order of the paper and of RoughPy.
@@ -162,20 +140,7 @@ def hall(channels: int, depth: int) -> LieBasis:
     >>> hall(3, 2) is hall(3, 2)
     True
     """
-    check_count("channels", channels)
-    check_count("depth", depth)
-    factors: list[tuple[int, int] | None] = [None] * channels
-    starts = [0, channels]
-    for level in range(2, depth + 1):
-        for lower in range(1, level // 2 + 1):
-            left_level = range(starts[lower - 1], starts[lower])
-            right_level = range(starts[level - lower - 1], starts[level - lower])
-            for left, right in itertools.product(left_level, right_level):
-                parts = factors[right]
-                if left < right and (parts is None or parts[0] <= left):
-                    factors.append((left, right))
-        starts.append(len(factors))
-    return _build("hall", channels, depth, factors, starts)
+    return _basis(hall_tables(channels, depth))
 
 
 @lru_cache(maxsize=64, typed=True)
@@ -198,79 +163,25 @@ def lyndon(channels: int, depth: int) -> LieBasis:
     >>> print(lyndon(2, 3))
     lyndon basis: 1, 2, [1,2], [1,[1,2]], [[1,2],2]
     """
-    check_count("channels", channels)
-    check_count("depth", depth)
-    words = lyndon_words(channels, depth)
-    index = {word: position for position, word in enumerate(words)}
-    factors: list[tuple[int, int] | None] = []
-    for word in words:
-        if len(word) == 1:
-            factors.append(None)
-            continue
-        cut = next(cut for cut in range(1, len(word)) if word[cut:] in index)
-        factors.append((index[word[:cut]], index[word[cut:]]))
-    lengths = [len(word) for word in words]
-    starts = [sum(length <= level for length in lengths) for level in range(depth + 1)]
-    return _build("lyndon", channels, depth, factors, starts)
+    return _basis(lyndon_tables(channels, depth))
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise unless the value is an integer of at least one.
-
-    >>> check_count("depth", 0)
-    Traceback (most recent call last):
-    ValueError: depth=0, expected at least 1
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected an integer")
-    if value < 1:
-        raise ValueError(f"{name}={value}, expected at least 1")
-
-
-def _build(
-    name: str,
-    channels: int,
-    depth: int,
-    factors: list[tuple[int, int] | None],
-    starts: list[int],
-) -> LieBasis:
-    elements: list[Element] = []
-    expansions: list[Sum] = []
-    levels = [1] * channels
-    for position, parts in enumerate(factors):
-        if parts is None:
-            elements.append(position)
-            expansions.append({position: 1})
-            continue
-        left, right = parts
-        levels.append(levels[left] + levels[right])
-        elements.append((elements[left], elements[right]))
-        shifts = channels ** levels[left], channels ** levels[right]
-        expansions.append(bracket(expansions[left], expansions[right], *shifts))
-
-    offsets = [expanded_size(channels, level) for level in range(depth)]
-    entries = [
-        (offsets[level - 1] + word, position, value)
-        for position, (level, expansion) in enumerate(zip(levels, expansions, strict=True))
-        for word, value in expansion.items()
-    ]
-    brackets = []
-    for level in range(2, depth + 1):
-        pairs = [parts for parts in factors[starts[level - 1] : starts[level]] if parts is not None]
-        table = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
-        brackets.append((table[:, 0].contiguous(), table[:, 1].contiguous()))
-    words = [
-        offsets[len(word) - 1] + number(word, channels) for word in lyndon_words(channels, depth)
-    ]
-    change = change_from_words(channels, depth, levels, expansions)
+def _basis(tables: LieTables) -> LieBasis:
+    size = len(tables.elements)
     return LieBasis(
-        name=name,
-        channels=channels,
-        depth=depth,
-        elements=tuple(elements),
-        sizes=tuple(high - low for low, high in itertools.pairwise(starts)),
-        brackets=tuple(brackets),
-        words=torch.tensor(words),
-        change=SparseMap.of(change, len(elements), len(elements)),
-        expansion=SparseMap.of(entries, expanded_size(channels, depth), len(elements)),
+        name=tables.name,
+        channels=tables.channels,
+        depth=tables.depth,
+        elements=tables.elements,
+        sizes=tables.sizes,
+        brackets=tuple((_indices(left), _indices(right)) for left, right in tables.brackets),
+        words=_indices(tables.words),
+        change=SparseMap.of(tables.change, size, size),
+        expansion=SparseMap.of(
+            tables.expansion, expanded_size(tables.channels, tables.depth), size
+        ),
     )
+
+
+def _indices(numbers: list[int]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.int64)

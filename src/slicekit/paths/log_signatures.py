@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_floating, check_same, check_shape
-from slicekit.paths.lie_bases import LieBasis, check_count
+from slicekit.descriptions.checks import check_count
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.tensor_algebra import tensor_exp, tensor_log, tensor_product
 from slicekit.paths.windowed_runs import in_windows, of_runs, run_windows
 

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-Entry: TypeAlias = tuple[int, int, int]
-"""A row, a column and a value."""
+from slicekit.descriptions.words import Entry
 
 DENSE = 1 << 15
 """Up to this many entries, zeros among them, a dense product is the faster way."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_floating, check_same, check_shape
-from slicekit.paths.lie_bases import check_count
-from slicekit.paths.words import expanded_size
+from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.words import expanded_size
 
 Levels = list[Tensor]
 

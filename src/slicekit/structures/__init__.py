@@ -1,7 +1,7 @@
 """What may a matrix look like? One file per structure; the protocol is in `base`."""
 
+from slicekit.descriptions.base import Facts
 from slicekit.structures.base import (
-    Facts,
     Generator,
     Matrices,
     Parameters,

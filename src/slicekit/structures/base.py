@@ -14,7 +14,6 @@ Generators and transitions are kept apart because they live in different sets: t
 skew-symmetric matrix is not skew-symmetric, and I + H D is not of the form H D.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -23,38 +22,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from slicekit.descriptions.base import Description, Started
 from slicekit.dispatch import vjp
 from slicekit.interning import intern
 from slicekit.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the paper's comparison table says of a structure, as data.
-
-    Attributes:
-        model: the paper's name for a layer with this structure.
-        matrix: the form of A^i.
-        parameters: order of the parameter count of A^1..A^dω.
-        recurrent: order of the cost of one step.
-        composition: order of the cost of composing two transitions.
-        closed: whether products of transitions stay in the structure.
-        expressive: whether it has maximal probabilistic expressivity.
-        theorem: where that is shown, or why it is not so.
-        citations: keys into `slicekit.citations`.
-    """
-
-    model: str
-    matrix: str
-    parameters: str
-    recurrent: str
-    composition: str
-    closed: bool
-    expressive: bool
-    theorem: str
-    citations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +157,7 @@ class Generator(Matrices):
         return torch.linalg.matrix_norm(self.as_dense())
 
 
-class Structure(ABC):
+class Structure(Description, ABC):
     """A frozen description of what A^1..A^dω look like; it holds no tensors.
 
     A new structure is one subclass, a frozen dataclass with a field `dim` and the abstract methods;
@@ -197,24 +170,11 @@ class Structure(ABC):
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
     """
 
-    facts: ClassVar[Facts] = Facts(
-        model="own structure",
-        matrix="?",
-        parameters="?",
-        recurrent="?",
-        composition="dh³",
-        closed=False,
-        expressive=False,
-        theorem="unknown",
-    )
-    dim: int
     key: str
-    exponential_only: bool = False
-    ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the sizes and make the description known to the compiled scans."""
-        check_size(f"{type(self).__name__} has dim", self.dim)
+        super().__post_init__()
         object.__setattr__(self, "key", intern(self))
 
     def __setstate__(self, state: dict) -> None:
@@ -259,25 +219,7 @@ class Structure(ABC):
         raise TypeError(f"{type(self).__name__} has no pullback of its own")
 
     @property
-    def commutes(self) -> bool:
-        """Whether every bracket of A^1..A^dω vanishes, so that depth 1 is all there is."""
-        return False
-
-    def lift(self, depth: int) -> "Structure":
-        """The structure of the brackets of A^1..A^dω up to `depth`; at depth 1, itself.
-
-        Dense unless brackets stay in the structure: its transitions then cost dim² a step.
-
-        Raises:
-            ValueError: if depth is below 1, or A(Δω) is not linear in Δω.
-        """
-        check_size("depth", depth)
-        if depth == 1 or self.bracketed is self:
-            return self
-        return self.bracketed
-
-    @property
-    def bracketed(self) -> "Structure":
+    def bracketed(self) -> Any:
         """Where the brackets of its matrices live: itself where it is closed under them."""
         from slicekit.structures.dense import Dense
 
@@ -314,9 +256,16 @@ class Structure(ABC):
     def step_cost(self, channels: int) -> int:
         """Multiplications of one step: making A(Δω) and applying it to one state."""
 
-    def composition_cost(self) -> int:
-        """Multiplications of composing two transitions; dense unless the structure is closed."""
-        return self.dim**3
+
+class Drawn(Started, Structure):
+    """A structure whose parameters are drawn as its description says they start."""
+
+    def init(
+        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
+    ) -> Parameters:
+        """Gaussian parameters, of the shapes and standard deviations of `starts`."""
+        starts = self.starts(channels, increment)
+        return {name: normal(start.shape, start.std, generator) for name, start in starts.items()}
 
 
 def brackets(matrices: Tensor, basis: LieBasis) -> Tensor:
@@ -361,24 +310,3 @@ def weighted_sum_pullback(
     in_tensor = (flat.t() @ rows).reshape(tensor.shape)
     in_increments = (rows @ tensor.reshape(tensor.shape[0], -1).t()).reshape(increments.shape)
     return in_tensor, in_increments
-
-
-def check_size(name: str, value: Any) -> None:
-    """Raise unless a size is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}; expected a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value}; expected at least 1")
-
-
-def divisors(number: int, least: int = 1) -> str:
-    """The divisors of a number from `least` on, as an error message shows them."""
-    candidates = range(least, number + 1) if number < 10**6 else (number,)
-    found = [d for d in candidates if number % d == 0]
-    shown = ", ".join(str(d) for d in found[:8])
-    return shown + (", ..." if len(found) > 8 else "")
-
-
-def is_power_of_two(number: int) -> bool:
-    """Whether a number is 1, 2, 4, 8, ..."""
-    return number >= 1 and math.log2(number).is_integer()

@@ -3,25 +3,20 @@
 Glossary: blocks (..., k, b, b) are the B_j; block is b_j; Σ_j b_j = d_h.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from slicekit.descriptions import blocks as descriptions
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
-    Facts,
+    Drawn,
     Generator,
     Parameters,
-    Structure,
     Transition,
     brackets,
-    check_size,
-    divisors,
-    normal,
     weighted_sum,
     weighted_sum_pullback,
 )
@@ -146,29 +141,8 @@ class BlockGenerator(Generator):
 
 
 @dataclass(frozen=True)
-class Blocks(Structure):
+class Blocks(descriptions.Blocks, Drawn):
     """dim / block dense blocks of one size, from which Dense and BlockDiagonal are made."""
-
-    dim: int
-    block: int
-    scale: float = field(default=1.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check that the blocks fill the diagonal."""
-        check_size("dim", self.dim)
-        if not isinstance(self.block, int) or self.block < 1 or self.dim % self.block:
-            raise ValueError(
-                f"block={self.block} does not divide dim={self.dim}; "
-                f"choose one of {divisors(self.dim)}"
-            )
-        super().__post_init__()
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian entries of variance scale^2 / block: {"blocks": (channels, k, b, b)}."""
-        shape = (channels, self.dim // self.block, self.block, self.block)
-        return {"blocks": normal(shape, self.scale / self.block**0.5, generator)}
 
     def combine(self, parameters: Parameters, increments: Tensor) -> BlockGenerator:
         """Σ_i Δω^i A^i for increments (..., channels)."""
@@ -179,11 +153,6 @@ class Blocks(Structure):
         blocks = weighted_sum(increments, parameters["blocks"])
         blocks.diagonal(dim1=-2, dim2=-1).add_(1)
         return BlockTransition(blocks)
-
-    @property
-    def bracketed(self) -> "Blocks":
-        """Brackets stay inside the blocks."""
-        return self
 
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Brackets block by block."""
@@ -201,17 +170,9 @@ class Blocks(Structure):
         blocks, moved = weighted_sum_pullback(increments, parameters["blocks"], gradients[0])
         return {"blocks": blocks}, moved
 
-    def step_cost(self, channels: int) -> int:
-        """One product for the blocks, one for the state."""
-        return (channels + 1) * self.dim * self.block
-
-    def composition_cost(self) -> int:
-        """Σ_j b_j^3."""
-        return self.dim * self.block**2
-
 
 @dataclass(frozen=True)
-class BlockDiagonal(Composite):
+class BlockDiagonal(descriptions.BlockDiagonal, Composite):
     """Dense blocks along the diagonal, of one size or of several.
 
     Args:
@@ -227,45 +188,4 @@ class BlockDiagonal(Composite):
         11
     """
 
-    dim: int = 0
-    block: int = 0
-    blocks: Sequence[int] | None = None
-    scale: float = field(default=1.0, kw_only=True)
-    facts: ClassVar[Facts] = Facts(
-        model="BD-SLiCE",
-        matrix="BlockDiag(B_1, ..., B_k)",
-        parameters="dω Σ b²",
-        recurrent="dω Σ b²",
-        composition="Σ b³",
-        closed=True,
-        expressive=True,
-        theorem="the paper, Theorem on BD-SLiCEs (blocks growing with dh)",
-        citations=("walker2025slices", "fan2024advancing"),
-    )
-
-    def __post_init__(self) -> None:
-        """Check the sizes and gather equal neighbours into runs."""
-        if self.blocks is None:
-            if not self.dim or not self.block:
-                raise ValueError(
-                    f"BlockDiagonal got dim={self.dim} and block={self.block}; expected both, or "
-                    "blocks"
-                )
-            runs = [(self.dim, self.block)]
-        else:
-            sizes = tuple(self.blocks)
-            if self.block or self.dim not in (0, sum(sizes)):
-                raise ValueError("BlockDiagonal takes either dim and block, or blocks, not both")
-            if not sizes or min(sizes) < 1:
-                raise ValueError(f"blocks={list(sizes)}; expected a list of positive sizes")
-            runs = [(sum(run), size) for size, run in groupby(sizes)]
-            object.__setattr__(self, "blocks", sizes)
-            object.__setattr__(self, "dim", sum(sizes))
-        self.set_parts(Blocks(dim, block, scale=self.scale) for dim, block in runs)
-        super().__post_init__()
-
-    def configuration(self) -> dict[str, object]:
-        """The arguments that make this structure again."""
-        if self.blocks is None:
-            return {"dim": self.dim, "block": self.block, "scale": self.scale}
-        return {"blocks": self.blocks, "scale": self.scale}
+    block_class = Blocks

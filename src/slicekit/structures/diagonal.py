@@ -1,20 +1,19 @@
 """Diagonal matrices: A^i = diag(d^i). D-SLiCE; the field of S4D, S6 and Mamba."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from slicekit.descriptions import diagonal as descriptions
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
-    Facts,
+    Drawn,
     Generator,
     Parameters,
-    Structure,
     Transition,
-    normal,
     weighted_sum,
     weighted_sum_pullback,
 )
@@ -109,7 +108,7 @@ class DiagonalGenerator(Generator):
 
 
 @dataclass(frozen=True)
-class Diagonal(Structure):
+class Diagonal(descriptions.Diagonal, Drawn):
     """Diagonal A^i of size dim x dim.
 
     Args:
@@ -124,39 +123,9 @@ class Diagonal(Structure):
         tensor([2., 4., 6.])
     """
 
-    dim: int
-    scale: float = field(default=1.0, kw_only=True)
-    facts: ClassVar[Facts] = Facts(
-        model="D-SLiCE",
-        matrix="diag(d)",
-        parameters="dω dh",
-        recurrent="dω dh",
-        composition="dh",
-        closed=True,
-        expressive=False,
-        theorem="not expressive: Cirone et al. 2024, Theorem 4.4",
-        citations=("cirone2024", "gu2022s4d"),
-    )
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian entries: {"values": (channels, dim)}."""
-        return {"values": normal((channels, self.dim), self.scale, generator)}
-
     def combine(self, parameters: Parameters, increments: Tensor) -> DiagonalGenerator:
         """Σ_i Δω^i d^i for increments (..., channels)."""
         return DiagonalGenerator(weighted_sum(increments, parameters["values"]))
-
-    @property
-    def commutes(self) -> bool:
-        """Diagonal matrices do."""
-        return True
-
-    @property
-    def bracketed(self) -> "Diagonal":
-        """Brackets are zero."""
-        return self
 
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Zero at every bracket."""
@@ -174,11 +143,3 @@ class Diagonal(Structure):
         """Two products, one for the parameters and one for the increments."""
         values, moved = weighted_sum_pullback(increments, parameters["values"], gradients[0])
         return {"values": values}, moved
-
-    def step_cost(self, channels: int) -> int:
-        """One product for the diagonal, one multiplication an entry."""
-        return channels * self.dim + self.dim
-
-    def composition_cost(self) -> int:
-        """One multiplication an entry."""
-        return self.dim

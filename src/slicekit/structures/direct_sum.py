@@ -1,15 +1,16 @@
 """Structures side by side: A^i = diag(A^i_1, ..., A^i_p), each part of its own kind."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from slicekit.descriptions import composite as descriptions
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
-    Facts,
+    Drawn,
     Generator,
     Matrices,
     Parameters,
@@ -134,80 +135,43 @@ class SumGenerator(_Sum, Generator):
         return torch.stack([part.norm_bound() for part in self.parts]).amax(0)
 
 
-class Composite(Structure):
+class Composite(descriptions.Composite, Drawn):
     """A structure made of parts; with a single part it behaves as that part does."""
 
     parts: tuple[Structure, ...]
-
-    def set_parts(self, parts: Iterable[Structure]) -> None:
-        """Fix the parts and what follows from them; called before `Structure.__post_init__`."""
-        parts = tuple(parts)
-        prefixes = [""] if len(parts) == 1 else [f"part{i}_" for i in range(len(parts))]
-        ragged = [f"{p}{name}" for p, x in zip(prefixes, parts, strict=True) for name in x.ragged]
-        object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "prefixes", prefixes)
-        object.__setattr__(self, "ragged", tuple(ragged))
-        object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
-
-    prefixes: list[str]
-
-    def _own(self, parameters: Parameters) -> list[Parameters]:
-        """Each part's parameters under the part's own names."""
-        return [
-            {name[len(p) :]: x for name, x in parameters.items() if name.startswith(p)}
-            for p in self.prefixes
-        ]
 
     def init(
         self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
     ) -> Parameters:
         """The parts' parameters, with the names part0_..., part1_... where there are several."""
-        named = zip(self.prefixes, self.parts, strict=True)
-        return {
-            prefix + name: x
-            for prefix, part in named
-            for name, x in part.init(channels, generator, increment=increment).items()
-        }
+        return self.gathered(
+            part.init(channels, generator, increment=increment) for part in self.parts
+        )
 
     def blank(self, channels: int) -> Parameters:
         """The parts' parameters without data."""
-        named = zip(self.prefixes, self.parts, strict=True)
-        return {
-            prefix + name: x for prefix, part in named for name, x in part.blank(channels).items()
-        }
+        return self.gathered(part.blank(channels) for part in self.parts)
 
     def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
         """The parts' generators side by side."""
-        owned = zip(self.parts, self._own(parameters), strict=True)
+        owned = zip(self.parts, self.own(parameters), strict=True)
         generators = [part.combine(own, increments) for part, own in owned]
         return generators[0] if len(generators) == 1 else SumGenerator(tuple(generators))
 
     def euler(self, parameters: Parameters, increments: Tensor) -> Transition:
         """I + A(Δω) in every part."""
-        owned = zip(self.parts, self._own(parameters), strict=True)
+        owned = zip(self.parts, self.own(parameters), strict=True)
         transitions = [part.euler(own, increments) for part, own in owned]
         return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
 
-    @property
-    def commutes(self) -> bool:
-        """Whether every part does."""
-        return all(part.commutes for part in self.parts)
-
-    @property
-    def bracketed(self) -> Structure:
-        """Part by part."""
-        found = [part.bracketed for part in self.parts]
-        kept = all(new is part for new, part in zip(found, self.parts, strict=True))
-        return self if kept else DirectSum(*found)
+    def beside(self, parts: list[Structure]) -> "DirectSum":
+        """Those parts side by side."""
+        return DirectSum(*parts)
 
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Part by part."""
-        owned = zip(self.prefixes, self.parts, self._own(parameters), strict=True)
-        return {
-            prefix + name: x
-            for prefix, part, own in owned
-            for name, x in part.lift_parameters(own, basis).items()
-        }
+        owned = zip(self.parts, self.own(parameters), strict=True)
+        return self.gathered(part.lift_parameters(own, basis) for part, own in owned)
 
     @property
     def bilinear(self) -> bool:
@@ -221,7 +185,7 @@ class Composite(Structure):
         in_parameters: Parameters = {}
         in_increments: list[Tensor] = []
         at = 0
-        for prefix, part, own in zip(self.prefixes, self.parts, self._own(parameters), strict=True):
+        for prefix, part, own in zip(self.prefixes, self.parts, self.own(parameters), strict=True):
             mine, moved = part.pullback(own, increments, gradients[at : at + len(own)])
             in_parameters |= {prefix + name: x for name, x in mine.items()}
             in_increments.append(moved)
@@ -231,21 +195,9 @@ class Composite(Structure):
             total += moved
         return in_parameters, total
 
-    def step_cost(self, channels: int) -> int:
-        """The parts' costs added up."""
-        return sum(part.step_cost(channels) for part in self.parts)
-
-    def composition_cost(self) -> int:
-        """The parts' costs added up."""
-        return sum(part.composition_cost() for part in self.parts)
-
-    def parameter_count(self, channels: int) -> int:
-        """The parts' counts added up."""
-        return sum(part.parameter_count(channels) for part in self.parts)
-
 
 @dataclass(frozen=True, init=False)
-class DirectSum(Composite):
+class DirectSum(descriptions.DirectSum, Composite):
     """Any structures side by side on the diagonal.
 
     Args:
@@ -257,35 +209,4 @@ class DirectSum(Composite):
         272
     """
 
-    parts: tuple[Structure, ...]
-    dim: int = field(init=False, repr=False)
-    facts: ClassVar[Facts] = Facts(
-        model="direct sum",
-        matrix="diag(A_1, ..., A_p)",
-        parameters="sum of the parts",
-        recurrent="sum of the parts",
-        composition="sum of the parts",
-        closed=True,
-        expressive=True,
-        theorem="if a part is",
-        citations=("walker2025slices",),
-    )
-
-    def __init__(self, *structures: Structure) -> None:
-        """Put the structures side by side."""
-        if not structures:
-            raise ValueError("DirectSum() needs at least one structure")
-        for structure in structures:
-            if not isinstance(structure, Structure):
-                raise TypeError(f"DirectSum takes structures; got {structure!r}")
-        self.set_parts(structures)
-        object.__setattr__(self, "dim", sum(part.dim for part in structures))
-        closed = all(part.facts.closed for part in structures)
-        expressive = any(part.facts.expressive for part in structures)
-        facts = replace(type(self).facts, closed=closed, expressive=expressive)
-        object.__setattr__(self, "facts", facts)
-        self.__post_init__()
-
-    def configuration(self) -> dict[str, tuple[Structure, ...]]:
-        """The positional arguments that make this sum again."""
-        return {"*": self.parts}
+    part_class = Structure

@@ -4,15 +4,15 @@ A(Δω) is linear in Δω, so its low-rank part has rank up to channels x rank; 
 same at every step and only their weights change: A(Δω) h = d h + U (w * (V^T h)).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.structures.base import Facts, Generator, Parameters, Structure, weighted_sum
+from slicekit.descriptions import low_rank as descriptions
+from slicekit.structures.base import Drawn, Generator, Parameters, weighted_sum
 from slicekit.structures.exponential import EulerAction, ExponentialAction, exponential_action
-from slicekit.structures.joint_dplr import check_rank, init_dplr
 
 
 def _times(rows: Tensor, factor: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class SharedFactorGenerator(Generator):
 
 
 @dataclass(frozen=True)
-class DPLR(Structure):
+class DPLR(descriptions.DPLR, Drawn):
     """diag(d^i) + Σ_j u^{i,j} (v^{i,j})^T, linear in Δω.
 
     Args:
@@ -92,32 +92,6 @@ class DPLR(Structure):
         29754
     """
 
-    dim: int
-    rank: int
-    scale: float = field(default=1.0, kw_only=True)
-    facts: ClassVar[Facts] = Facts(
-        model="DPLR-SLiCE",
-        matrix="diag(d) + Σ u vᵀ",
-        parameters="dω r dh",
-        recurrent="dω r dh",
-        composition="dh³",
-        closed=False,
-        expressive=True,
-        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
-        citations=("movahedi2025",),
-    )
-
-    def __post_init__(self) -> None:
-        """Check the rank."""
-        check_rank(self.rank, self.dim)
-        super().__post_init__()
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}."""
-        return init_dplr(channels, self.dim, self.rank, self.scale, generator)
-
     def combine(self, parameters: Parameters, increments: Tensor) -> SharedFactorGenerator:
         """Weights Δω^i, repeated for each of the rank factors of channel i."""
         left, right = (parameters[name].movedim(1, 0).flatten(1) for name in ("left", "right"))
@@ -127,7 +101,3 @@ class DPLR(Structure):
             left,
             right,
         )
-
-    def step_cost(self, channels: int) -> int:
-        """The diagonal's product and the two with the factors."""
-        return (channels + 1) * self.dim + 2 * channels * self.rank * self.dim

@@ -4,19 +4,18 @@ This is what the authors' token experiments and the delta-rule family use: the r
 many channels there are, and steps compose chunk by chunk.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from slicekit.descriptions import low_rank as descriptions
 from slicekit.structures.base import (
-    Facts,
+    Drawn,
     Generator,
     Parameters,
-    Structure,
     Transition,
-    normal,
     weighted_sum,
     weighted_sum_pullback,
 )
@@ -120,7 +119,7 @@ class LowRankGenerator(Generator):
 
 
 @dataclass(frozen=True)
-class JointDPLR(Structure):
+class JointDPLR(descriptions.JointDPLR, Drawn):
     """diag(D(Δω)) + U(Δω) V(Δω)^T, where D, U and V are linear in Δω.
 
     Args:
@@ -133,32 +132,6 @@ class JointDPLR(Structure):
         >>> JointDPLR(57, 4).parameter_count(channels=58)
         29754
     """
-
-    dim: int
-    rank: int
-    scale: float = field(default=1.0, kw_only=True)
-    facts: ClassVar[Facts] = Facts(
-        model="joint DPLR-SLiCE",
-        matrix="D(ω) + U(ω) V(ω)ᵀ",
-        parameters="dω r dh",
-        recurrent="dω r dh",
-        composition="r dh a step, in chunks",
-        closed=False,
-        expressive=True,
-        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
-        citations=("movahedi2025", "yang2024parallelizing", "siems2025deltaproduct"),
-    )
-
-    def __post_init__(self) -> None:
-        """Check the rank."""
-        check_rank(self.rank, self.dim)
-        super().__post_init__()
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}."""
-        return init_dplr(channels, self.dim, self.rank, self.scale, generator)
 
     def combine(self, parameters: Parameters, increments: Tensor) -> LowRankGenerator:
         """D(Δω), U(Δω) and V(Δω) for increments (..., channels)."""
@@ -183,36 +156,3 @@ class JointDPLR(Structure):
             found[name], moved = weighted_sum_pullback(increments, parameters[name], gradient)
             total += moved
         return found, total
-
-    @property
-    def bracketed(self) -> Structure:
-        """Nowhere: A(Δω) is quadratic, so there are no A^i to take brackets of.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            f"{self!r} is quadratic in its increments, so it has no brackets: use DPLR, or depth=1"
-        )
-
-    def step_cost(self, channels: int) -> int:
-        """Three products for D, U and V, and their action."""
-        return (channels + 1) * self.dim * (2 * self.rank + 1)
-
-
-def check_rank(rank: int, dim: int) -> None:
-    """Raise unless 1 <= rank <= dim."""
-    if not 1 <= rank <= dim:
-        raise ValueError(f"rank={rank}; expected 1 to dim={dim}")
-
-
-def init_dplr(
-    channels: int, dim: int, rank: int, scale: float, generator: torch.Generator | None
-) -> Parameters:
-    """Gaussian diagonal and factors, such that U V^T has entries of variance scale^4 / dim."""
-    factor = scale / (dim * rank) ** 0.25
-    return {
-        "diagonal": normal((channels, dim), scale, generator),
-        "left": normal((channels, dim, rank), factor, generator),
-        "right": normal((channels, dim, rank), factor, generator),
-    }

@@ -3,23 +3,18 @@
 Every flow is an isometry: states neither explode nor die, at any length.
 """
 
-import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from slicekit.descriptions import blocks as descriptions
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
-    Facts,
+    Drawn,
     Parameters,
-    Structure,
     Transition,
     brackets,
-    check_size,
-    divisors,
-    normal,
     weighted_sum,
 )
 from slicekit.structures.block_diagonal import BlockGenerator, BlockTransition
@@ -61,7 +56,7 @@ class SkewGenerator(BlockGenerator):
 
 
 @dataclass(frozen=True)
-class Orthogonal(Structure):
+class Orthogonal(descriptions.Orthogonal, Drawn):
     """Skew-symmetric blocks under the exponential flow.
 
     Args:
@@ -75,47 +70,6 @@ class Orthogonal(Structure):
         192
     """
 
-    dim: int
-    block: int
-    angle: float = field(default=math.pi / 3**0.5, kw_only=True)
-    exponential_only = True
-    facts: ClassVar[Facts] = Facts(
-        model="orthogonal SLiCE",
-        matrix="BlockDiag(B - Bᵀ)",
-        parameters="dω dh (b - 1) / 2",
-        recurrent="dω dh b",
-        composition="dh b²",
-        closed=True,
-        expressive=False,
-        theorem="isometries: they rotate and never forget",
-        citations=("walker2025slices",),
-    )
-
-    def __post_init__(self) -> None:
-        """Check that the blocks fill the diagonal and can rotate."""
-        check_size("dim", self.dim)
-        if not isinstance(self.block, int) or self.block < 2 or self.dim % self.block:
-            raise ValueError(
-                f"block={self.block} does not divide dim={self.dim} or is below 2; "
-                f"choose one of {divisors(self.dim, least=2) or 'another dim'}"
-            )
-        super().__post_init__()
-
-    @property
-    def _planes(self) -> int:
-        return self.block * (self.block - 1) // 2
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian {"angles": (channels, k, b (b - 1) / 2)}, the entries above the diagonal.
-
-        A skew-symmetric block with entries of standard deviation s has angles of root mean square
-        s sqrt(b - 1); channels of independent increments add up to sqrt(channels) as much.
-        """
-        std = self.angle / ((self.block - 1) * channels) ** 0.5 / increment
-        return {"angles": normal((channels, self.dim // self.block, self._planes), std, generator)}
-
     def combine(self, parameters: Parameters, increments: Tensor) -> SkewGenerator:
         """Σ_i Δω^i A^i for increments (..., channels), made above the diagonal only."""
         upper = weighted_sum(increments, parameters["angles"])
@@ -125,11 +79,6 @@ class Orthogonal(Structure):
         square = flat.unflatten(-1, (self.block, self.block))
         return SkewGenerator(square - square.mT)
 
-    @property
-    def bracketed(self) -> "Orthogonal":
-        """Brackets of skew-symmetric blocks are skew-symmetric."""
-        return self
-
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Brackets block by block, kept above the diagonal."""
         angles = parameters["angles"]
@@ -137,12 +86,3 @@ class Orthogonal(Structure):
         blocks = brackets(self.combine(parameters, letters).blocks, basis)
         rows, columns = torch.triu_indices(self.block, self.block, 1, device=blocks.device)
         return {"angles": blocks[..., rows, columns]}
-
-    def step_cost(self, channels: int) -> int:
-        """One product for the angles, an exponential (about ten products) and the action."""
-        k = self.dim // self.block
-        return channels * k * self._planes + 10 * self.dim * self.block**2 + self.dim * self.block
-
-    def composition_cost(self) -> int:
-        """As for any blocks."""
-        return self.dim * self.block**2

@@ -1,20 +1,13 @@
 """Walsh-Hadamard matrices: A^i = H diag(d^i), H the orthonormal Sylvester matrix. WH-SLiCE."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.structures.base import (
-    Facts,
-    Generator,
-    Parameters,
-    Structure,
-    is_power_of_two,
-    normal,
-    weighted_sum,
-)
+from slicekit.descriptions import walsh_hadamard as descriptions
+from slicekit.structures.base import Drawn, Generator, Parameters, weighted_sum
 from slicekit.structures.exponential import EulerAction, ExponentialAction, exponential_action
 
 RADIX = 16
@@ -98,7 +91,7 @@ class WalshHadamardGenerator(Generator):
 
 
 @dataclass(frozen=True)
-class WalshHadamard(Structure):
+class WalshHadamard(descriptions.WalshHadamard, Drawn):
     """H diag(d^i).
 
     Args:
@@ -113,40 +106,8 @@ class WalshHadamard(Structure):
         ValueError: dim=100 is no power of two; choose 64 or 128
     """
 
-    dim: int
-    bounded: bool = True
-    scale: float = field(default=1.0, kw_only=True)
-    facts: ClassVar[Facts] = Facts(
-        model="WH-SLiCE",
-        matrix="H diag(d)",
-        parameters="dω dh",
-        recurrent="dω dh + dh log dh",
-        composition="dh³",
-        closed=False,
-        expressive=True,
-        theorem="the paper, Theorem on WH-SLiCEs",
-        citations=("walker2025slices", "sylvester1867"),
-    )
-
-    def __post_init__(self) -> None:
-        """Check that dim is a power of two."""
-        if self.dim >= 1 and not is_power_of_two(self.dim):
-            lower = 2 ** (self.dim.bit_length() - 1)
-            raise ValueError(f"dim={self.dim} is no power of two; choose {lower} or {2 * lower}")
-        super().__post_init__()
-
-    def init(
-        self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
-    ) -> Parameters:
-        """Gaussian {"values": (channels, dim)}."""
-        return {"values": normal((channels, self.dim), self.scale, generator)}
-
     def combine(self, parameters: Parameters, increments: Tensor) -> WalshHadamardGenerator:
         """H diag(Σ_i Δω^i d^i) for increments (..., channels)."""
         values = parameters["values"]
         values = torch.tanh(values) if self.bounded else values
         return WalshHadamardGenerator(weighted_sum(increments, values))
-
-    def step_cost(self, channels: int) -> int:
-        """The diagonal's product, a scaling and the transform's additions."""
-        return channels * self.dim + self.dim * (1 + (self.dim - 1).bit_length())

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from slicekit.paths.sparse_maps import Entry
+Entry: TypeAlias = tuple[int, int, int]
+"""A row, a column and a value of a matrix."""
 
 Word: TypeAlias = tuple[int, ...]
 Sum: TypeAlias = dict[int, int]
