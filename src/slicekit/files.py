@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 from safetensors import SafetensorError
 
-LEFTOVER = re.compile(r"\..+\.[0-9a-f]{32}")
+LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 """Name of a file that was being written."""
 
 
@@ -29,11 +29,12 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, settle: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
     """A temporary file beside a file, which takes its place once it is written.
 
     Args:
         path: the file; an earlier one of that name stays until the new one is on the disk.
+        settle: gives the temporary file, the first argument, its name, the second.
 
     Yields:
         The temporary file, to be made and closed inside.
@@ -47,8 +48,8 @@ def replacing(path: Path) -> Iterator[Path]:
             yield temporary
             with open(temporary, "r+b") as written:
                 os.fsync(written.fileno())
-            os.replace(temporary, path)
-            _settle(path.parent)
+            settle(temporary, path)
+            _keep_names(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -68,7 +69,41 @@ def write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def _settle(folder: Path) -> None:
+def create(path: Path, content: bytes) -> None:
+    """Write a whole file that is not there yet, or nothing.
+
+    Args:
+        path: the file.
+        content: what it will hold.
+
+    Raises:
+        FileExistsError: if it is there, perhaps since a moment ago; it stays as it is.
+        OSError: if the disk is full, say; the message names the file, and no other is left behind.
+    """
+    try:
+        with replacing(path, _name_if_free) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise FileExistsError(f"{path} is there already. Nothing was changed") from error
+        raise
+
+
+def _name_if_free(temporary: Path, path: Path) -> None:
+    """Give a file its name if nothing has that name, which `os.replace` would not ask."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # there are no links here: others may see the file grow, but only one makes it
+        with open(path, "xb") as file:
+            file.write(temporary.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+    temporary.unlink()
+
+
+def _keep_names(folder: Path) -> None:
     """Put the names in a folder on the disk too, where the system has a way to."""
     if os.name != "posix":
         return
@@ -79,8 +114,14 @@ def _settle(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what a process that was killed had begun to write in a folder."""
+def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:
+    """Remove what a process that was killed had begun to write in a folder.
+
+    Args:
+        folder: which one.
+        names: of the files; others may be written by someone else right now. None is all.
+    """
     for path in folder.iterdir():
-        if LEFTOVER.fullmatch(path.name) and path.is_file():
-            path.unlink()
+        begun = LEFTOVER.fullmatch(path.name)
+        if begun and (names is None or begun[1] in names) and path.is_file():
+            path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slicekit.locks import writing
 from slicekit.training import RunFolder
 from tests.cli.calls import TINY, invoke, python, refuse, same_run, succeed
 
@@ -101,6 +102,29 @@ def test_options_that_contradict_the_run_are_refused(
 ) -> None:
     line = refuse("train", *given, "--resume", "--out", finished_run)
     assert expected in line and "config.toml" in line
+
+
+def test_a_folder_that_another_process_writes_is_refused(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished_run, tmp_path / "copy"))
+    for folder, command in ((copy, ("resume",)), (tmp_path / "new", ("train", "parity", "--out"))):
+        with writing(folder):
+            line = refuse(*command, folder, code=1)
+            assert f"{folder} is in use: process " in line and "Nothing was changed" in line
+            assert "checkpoint" not in line, "it is not this process that left one behind"
+    assert same_run(finished_run, copy) and not (tmp_path / "new").exists()
+
+
+def test_a_finished_run_without_its_checkpoints_is_left_as_it_is(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished_run, tmp_path / "copy"))
+    shutil.rmtree(copy / "checkpoints")
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    line = refuse("resume", copy)
+    assert f"{copy} holds model.safetensors and best.safetensors and metrics.jsonl up to" in line
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize("command", [("resume",), ("train", "parity", "--resume", "--out")])

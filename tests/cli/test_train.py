@@ -65,6 +65,9 @@ def test_a_folder_of_its_own_for_every_run(here: Path) -> None:
         shown = succeed("train", "parity", *TINY, "--steps", "1", "--seed", "3", "--quiet")
         assert Path(shown.strip()) == Path("runs") / expected
         assert (here / "runs" / expected / "model.safetensors").is_file()
+    width = ("--model", "bd-slice", "--width", "8", "--steps", "1")
+    assert "width=8" in refuse("train", "parity", *width)
+    assert not (here / "runs" / "parity-bd-slice-0").exists(), "a run that could not start"
 
 
 def test_the_configuration_in_the_folder_repeats_the_run(

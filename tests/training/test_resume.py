@@ -106,6 +106,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -
     train(small_model(), Parity(), EVERYTHING, folder=tmp_path / "early")
     for path in (tmp_path / "early").rglob("*.safetensors"):
         path.unlink()
+    (tmp_path / "early" / "metrics.jsonl").unlink()
     (tmp_path / "early" / "checkpoints").rmdir()
     train(small_model(), Parity(), folder=tmp_path / "early", resume=True)
     assert_same_runs(tmp_path / "early", tmp_path / "whole")

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from slicekit.cli.configuration import (
 )
 from slicekit.cli.errors import one_line
 from slicekit.cli.progress import watcher
-from slicekit.training import Result, RunFolder, is_first, plots, read_run, train
+from slicekit.training import InUse, Result, RunFolder, is_first, plots, read_run, train
 from slicekit.training.processes import joined
 
 RUNS = Path("runs")
@@ -85,10 +86,23 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
             folder = processes.first(lambda: _new_folder(table.get("out"), choice))
         if choice.threads is not None:
             torch.set_num_threads(choice.threads)
-        result = _train(choice, folder, resume, quiet)
+        with _gone_if_unused(folder):
+            result = _train(choice, folder, resume, quiet)
     if is_first():
         _summarise(result, choice, quiet)
         plots.curves_if_possible(read_run(folder))
+
+
+@contextmanager
+def _gone_if_unused(folder: Path) -> Iterator[None]:
+    """Leave no empty folder behind where a run could not even start."""
+    try:
+        yield
+    except BaseException:
+        if is_first():
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _try_out(choice: Choice) -> None:
@@ -101,7 +115,7 @@ def _try_out(choice: Choice) -> None:
 def _new_folder(out: str | None, choice: Choice) -> Path:
     if out is None:
         task = re.sub(r"[^\w.-]+", "-", choice.task_name.rpartition(":")[2])
-        return _free(RUNS / f"{task}-{choice.model_name}-{choice.settings.seed}")
+        return _claimed(RUNS / f"{task}-{choice.model_name}-{choice.settings.seed}")
     path = Path(out)
     if RunFolder(path).holds_run():
         raise FileExistsError(
@@ -112,13 +126,16 @@ def _new_folder(out: str | None, choice: Choice) -> Path:
     return path
 
 
-def _free(path: Path) -> Path:
-    """The path, with a number if there is something already."""
+def _claimed(path: Path) -> Path:
+    """A new empty folder of that name, with a number if there is something already."""
     number, found = 1, path
-    while found.exists():
-        number += 1
-        found = path.with_name(f"{path.name}-{number}")
-    return found
+    while True:
+        try:
+            found.mkdir(parents=True)
+            return found
+        except FileExistsError:
+            number += 1
+            found = path.with_name(f"{path.name}-{number}")
 
 
 def _run_to_resume(table: Mapping[str, Any]) -> Path:
@@ -202,7 +219,7 @@ def _train(choice: Choice, folder: Path, resume: bool, quiet: bool) -> Result:
             left = _left_behind(folder, choice.task_name)
             print(f"slicekit: interrupted. {left}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    except (BrokenPipeError, FileExistsError):
+    except (BrokenPipeError, FileExistsError, InUse):
         raise
     except OSError as error:
         raise OSError(f"{error}. {_left_behind(folder, choice.task_name)}") from error

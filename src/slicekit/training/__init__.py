@@ -1,5 +1,6 @@
 """How is it trained? The loop with its settings, checkpoints, metrics and run folders."""
 
+from slicekit.locks import InUse
 from slicekit.training.checkpoints import DamagedCheckpoint
 from slicekit.training.evaluation import Score, evaluate
 from slicekit.training.folder import RunFolder
@@ -12,6 +13,7 @@ from slicekit.training.settings import Settings
 __all__ = [
     "DamagedCheckpoint",
     "Diverged",
+    "InUse",
     "Report",
     "Result",
     "Run",

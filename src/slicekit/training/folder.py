@@ -5,6 +5,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import nn
 
-from slicekit import files
+from slicekit import files, locks
 from slicekit.serialisation import save
 from slicekit.training import toml
 from slicekit.training.checkpoints import (
@@ -27,6 +28,9 @@ from slicekit.training.settings import Settings
 
 TRAINING = "training"
 """The table of config.toml that holds the settings."""
+
+VALIDATION = "validation"
+"""The kind of record that comes second at a step that has two."""
 
 
 class RunFolder:
@@ -72,8 +76,16 @@ class RunFolder:
 
     def holds_run(self) -> bool:
         """Whether a run was started here."""
-        own = (self.config, self.metrics, self.checkpoints)
+        own = (self.config, self.metrics, self.checkpoints, self.best, self.model)
         return any(path.exists() for path in own)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Be the only one who writes here, as long as the context lasts or the process lives.
+
+        Raises:
+            InUse: if another is writing here.
+        """
+        return locks.writing(self.path)
 
     def settings(self, given: Settings | None, resume: bool) -> Settings:
         """The settings to train with here: those given, or those of the run that is there.
@@ -121,7 +133,7 @@ class RunFolder:
             raise ValueError(f"{self.config} is no TOML: {error}") from error
 
     def open(self, settings: Settings, describe: Mapping[str, Any] | None) -> Checkpoint | None:
-        """Start a run here, or go on with the one that is there.
+        """Start a run here, or go on with the one that is there; its caller alone writes here.
 
         Args:
             settings: what `self.settings` gave.
@@ -132,7 +144,9 @@ class RunFolder:
 
         Raises:
             DamagedCheckpoint: if the last checkpoint is damaged.
-            ValueError: if the run that is there was described in another way.
+            FileExistsError: if another has started a run here meanwhile.
+            ValueError: if the run that is there was described in another way, or has results but no
+                checkpoint to go on from. Nothing is touched then.
             OSError: if a file can't be written.
         """
         described = dict(describe or {})
@@ -142,7 +156,7 @@ class RunFolder:
             content = toml.dumps(described | {TRAINING: settings.as_table()})
             with files.naming(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
-            files.write(self.config, f"{_header()}\n{content}".encode())
+            files.create(self.config, f"{_header()}\n{content}".encode())
             with files.naming(self.checkpoints):
                 self.checkpoints.mkdir()
             return None
@@ -150,11 +164,28 @@ class RunFolder:
         both = described.keys() & stored.keys()
         _check_same(self.config, stored, json.loads(json.dumps({k: described[k] for k in both})))
         checkpoint = newest_checkpoint(self.checkpoints)
+        if checkpoint is None:
+            self._check_without_results()
         self.checkpoints.mkdir(exist_ok=True)
-        for place in (self.path, self.checkpoints):
-            files.remove_leftovers(place)
-        self._cut_back(-1 if checkpoint is None else checkpoint.step)
+        own = (self.config, self.metrics, self.best, self.model)
+        files.remove_leftovers(self.path, [path.name for path in own])
+        files.remove_leftovers(self.checkpoints)
+        self._repair_metrics(-1 if checkpoint is None else checkpoint.step)
         return checkpoint
+
+    def _check_without_results(self) -> None:
+        """Raise ValueError if there is a result that a run from the first step would replace."""
+        found = [path.name for path in (self.model, self.best) if path.exists()]
+        records = read_records(self.metrics) if self.metrics.exists() else []
+        if records:
+            last = max(record["step"] for record in records)
+            found.append(f"{self.metrics.name} up to step {last}")
+        if found:
+            raise ValueError(
+                f"{self.path} holds {' and '.join(found)}, but no checkpoint to go on from in "
+                f"{self.checkpoints.name}/. Nothing was changed; to train anew, choose another "
+                "folder"
+            )
 
     def record(self, report: Report) -> None:
         """Add a line to the metrics; a number that is not finite becomes null.
@@ -199,13 +230,22 @@ class RunFolder:
             tensors = {name: x.detach().cpu().contiguous().clone() for name, x in own.items()}
             files.write(path, to_bytes(tensors))
 
-    def _cut_back(self, step: int) -> None:
-        """Remove from the metrics what came after a step, and a line that was half written."""
+    def _repair_metrics(self, step: int) -> None:
+        """Leave of the metrics one line for each record up to a step, in their order.
+
+        What goes is what came after it, a line that was half written, and lines that another writer
+        added, as could happen before there were locks.
+        """
         if not self.metrics.exists():
             return
-        records = read_records(self.metrics)
-        kept = [json.dumps(record) for record in records if record["step"] <= step]
-        files.write(self.metrics, "".join(f"{line}\n" for line in kept).encode())
+        kept: dict[tuple[int, bool], str] = {}
+        for record in read_records(self.metrics):
+            key = (record["step"], record.get("kind") == VALIDATION)
+            if record["step"] <= step:
+                kept.setdefault(key, json.dumps(record))
+        content = "".join(f"{kept[key]}\n" for key in sorted(kept)).encode()
+        if content != self.metrics.read_bytes():
+            files.write(self.metrics, content)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def train(
 
     Raises:
         FileExistsError: if the folder holds a run that is not to be resumed.
-        ValueError: if settings, task, model and folder do not fit together.
+        InUse: if another process is training in the folder.
+        ValueError: if settings, task, model and folder do not fit together, or the run to resume
+            has results but no checkpoint.
         DamagedCheckpoint: if the run's last checkpoint is damaged.
         Diverged: if loss or gradient are no longer finite.
         OSError: if a file can't be written; the message names it.
@@ -78,9 +81,9 @@ def train(
     with joined(device) as processes:
         chosen = processes.first(lambda: _settings(place, settings, resume))
         listener = watch if watch is not None and processes.rank == 0 else Watcher()
-        with own_randomness(device, chosen.seed, processes.rank):
+        with own_randomness(device, chosen.seed, processes.rank), ExitStack() as held:
             trainer = Trainer(model, task, chosen, processes)
-            stored = processes.first(lambda: _open(place, chosen, describe))
+            stored = processes.first(lambda: _open(place, chosen, resume, describe, held))
             if stored is not None:
                 trainer.restore(stored)
             with trainer:
@@ -101,9 +104,18 @@ def _settings(folder: RunFolder | None, given: Settings | None, resume: bool) ->
 
 
 def _open(
-    folder: RunFolder | None, settings: Settings, describe: Mapping[str, Any] | None
+    folder: RunFolder | None,
+    settings: Settings,
+    resume: bool,
+    describe: Mapping[str, Any] | None,
+    held: ExitStack,
 ) -> Checkpoint | None:
-    return None if folder is None else folder.open(settings, describe)
+    """Become the folder's writer, until `held` ends, and open it."""
+    if folder is None:
+        return None
+    held.enter_context(folder.writing())
+    folder.settings(settings, resume)  # again: another process may have started a run meanwhile
+    return folder.open(settings, describe)
 
 
 class _Keeper:
