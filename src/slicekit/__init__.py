@@ -147,7 +147,7 @@ _ROOMS = {
     ),
     "checks": (),
     "dispatch": (),
-    "interning": (),
+    "handles": (),
     "mixers": (),
     "native": (),
 }

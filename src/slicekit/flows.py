@@ -6,22 +6,23 @@ A flow asks the structure for what it needs and does not know which it is.
 """
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from slicekit.descriptions.checks import check_size
-from slicekit.interning import intern, recall
+from slicekit.handles import Handled, recall
 from slicekit.paths.cutting import cut
 from slicekit.paths.lie_bases import LieBasis, hall
 from slicekit.paths.windows import Duration
 from slicekit.structures import Parameters, Structure, Transition
 
 
-class Flow(ABC):
+class Flow(Handled):
     """A policy: how the generator of a step becomes its transition.
 
     Attributes:
@@ -29,11 +30,6 @@ class Flow(ABC):
     """
 
     citations: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def key(self) -> str:
-        """The name under which `flow_named` knows this policy."""
-        return intern(self)
 
     @abstractmethod
     def transition(
@@ -52,8 +48,8 @@ class Euler(Flow):
 
     @property
     def key(self) -> str:
-        """A name that torch.compile can trace."""
-        return "Euler"
+        """A name that torch.compile can trace where the flow is made inside a graph."""
+        return "Euler" if type(self) is Euler else self.handle_name()
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -62,8 +58,8 @@ class Euler(Flow):
         return structure.euler(parameters, increments)
 
     def is_euler(self, structure: Structure) -> bool:
-        """Always."""
-        return True
+        """Always, unless a subclass has another transition."""
+        return type(self).transition is Euler.transition
 
 
 @dataclass(frozen=True)
@@ -80,13 +76,19 @@ class Exponential(Flow):
 
     def __post_init__(self) -> None:
         """Check the number of substeps."""
-        if self.substeps is not None and self.substeps < 1:
+        if self.substeps is None:
+            return
+        if not isinstance(self.substeps, int) or isinstance(self.substeps, bool):
+            raise ValueError(f"substeps={self.substeps!r}; expected a whole number, or None")
+        if self.substeps < 1:
             raise ValueError(f"substeps={self.substeps}; expected at least 1, or None")
 
     @property
     def key(self) -> str:
-        """A name that torch.compile can trace."""
-        return f"Exponential {self.substeps}"
+        """A name that torch.compile can trace where the flow is made inside a graph."""
+        if type(self) is Exponential:
+            return f"Exponential {self.substeps}"
+        return self.handle_name()
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -144,8 +146,8 @@ class LogODE(Flow):
             ValueError: if the structure has no brackets.
         """
         lifted = structure if structure.commutes else structure.lift(self.depth)
-        if lifted is not structure:
-            _warn_dense(structure, self.depth)
+        if lifted is not structure and not torch.compiler.is_compiling():
+            _warn_dense(repr(structure), structure.dim, self.depth)
         return lifted
 
     def transition(
@@ -159,10 +161,10 @@ class LogODE(Flow):
 
 
 @lru_cache(maxsize=256)
-def _warn_dense(structure: Structure, depth: int) -> None:
+def _warn_dense(structure: str, dim: int, depth: int) -> None:
     warnings.warn(
-        f"LogODE(depth={depth}) with {structure!r}: brackets leave this structure, so windows have "
-        f"dense generators, {structure.dim}² entries each. Diagonal, BlockDiagonal, Orthogonal and "
+        f"LogODE(depth={depth}) with {structure}: brackets leave this structure, so windows have "
+        f"dense generators, {dim}² entries each. Diagonal, BlockDiagonal, Orthogonal and "
         "sums of them keep their structure, and depth=1 keeps every one",
         stacklevel=4,
     )
@@ -174,8 +176,8 @@ class Natural(Flow):
 
     @property
     def key(self) -> str:
-        """A name that torch.compile can trace."""
-        return "Natural"
+        """A name that torch.compile can trace where the flow is made inside a graph."""
+        return "Natural" if type(self) is Natural else self.handle_name()
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
@@ -191,15 +193,18 @@ class Natural(Flow):
 
 
 NATURAL = Natural()
+_EULER = Euler()
 
 
 def flow_named(key: str) -> Flow:
     """The flow with that `key`."""
-    kind, *rest = key.split(" ")
-    if kind == "Exponential":
-        return Exponential(None if rest == ["None"] else int(rest[0]))
-    own: dict[str, Flow] = {"Euler": Euler(), "Natural": NATURAL}
-    return own[key] if key in own else recall(key)
+    own = {"Euler": _EULER, "Natural": NATURAL}
+    kind, _, rest = key.partition(" ")
+    if key in own:
+        return own[key]
+    if kind == "Exponential" and (rest == "None" or rest.isdecimal()):
+        return Exponential(None if rest == "None" else int(rest))
+    return recall(key)
 
 
 def resolve(structure: Structure, flow: Flow | None) -> Flow:

@@ -18,12 +18,12 @@ class Composite(Started):
     """
 
     parts: tuple[Any, ...]
-    prefixes: list[str]
+    prefixes: tuple[str, ...]
 
     def set_parts(self, parts: Iterable[Any]) -> None:
         """Fix the parts and what follows from them; called before `__post_init__` of the base."""
         parts = tuple(parts)
-        prefixes = [""] if len(parts) == 1 else [f"part{i}_" for i in range(len(parts))]
+        prefixes = ("",) if len(parts) == 1 else tuple(f"part{i}_" for i in range(len(parts)))
         ragged = [f"{p}{name}" for p, x in zip(prefixes, parts, strict=True) for name in x.ragged]
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "prefixes", prefixes)

@@ -46,7 +46,7 @@ class Run:
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:
     """The runs of a structure, or why there is no kernel for it."""
     if type(flow) not in (Euler, Exponential, Natural):
-        return f"there is no kernel for {flow!r}"
+        return f"there is no kernel for the flow {type(flow).__name__}"
     leaves = _leaves(structure, "")
     runs: list[Run] = []
     for prefix, leaf in leaves:
@@ -70,7 +70,7 @@ def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:
 
 def _leaves(structure: Structure, prefix: str) -> list[tuple[str, Structure]]:
     """The parts that are no sums themselves, with the prefixes of their parameters' names."""
-    if not isinstance(structure, Composite):
+    if not isinstance(structure, Composite) or not structure.computes_as(Composite):
         return [(prefix, structure)]
     pairs = zip(structure.prefixes, structure.parts, strict=True)
     return [leaf for own, part in pairs for leaf in _leaves(part, prefix + own)]

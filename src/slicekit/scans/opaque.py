@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from slicekit.dispatch import plain_torch
+from slicekit.handles import Handled
 from slicekit.native.mapping import map_by_loop
 from slicekit.scans.base import Recurrence, Solution
 from slicekit.scans.chunk_passes import Passes
 from slicekit.scans.inputs import as_tensors
 from slicekit.scans.native_passes import NativePasses
 from slicekit.scans.outer_passes import OuterPasses
-from slicekit.scans.sources import rebuild
+from slicekit.scans.sources import keep_named, rebuild
 
 RESCALE_EVERY = 8
 """Steps between two divisions of a projective state."""
@@ -37,6 +38,8 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     operands = (*source.tensors, recurrence.state, *inputs, *queries)
     rescale = RESCALE_EVERY if recurrence.projective else 0
     plan = (engine, source.spec(), len(source.tensors), len(inputs), size, rescale)
+    # The backward pass asks for what the spec names; a graph keeps it by itself.
+    held = () if torch.compiler.is_compiling() else source.descriptions
     taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     results: Any
     if torch.compiler.is_compiling() and not taped:
@@ -45,7 +48,7 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     else:
         # How much is kept depends on the length, which a compiled graph should leave open.
         keep = taped and not torch.compiler.is_compiling()
-        results = _OpaqueScan.apply(plan, keep, *operands)
+        results = _OpaqueScan.apply(plan, held, keep, *operands)
     outputs, last, factors = results[:3]
     if not recurrence.projective:
         return Solution(outputs, last)
@@ -104,6 +107,7 @@ def _(
     operands: list[Tensor],
     keep: bool,
 ) -> list[Tensor]:
+    keep_named(spec)
     passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
     state = passes.state
     kept = passes.blank_kept() if keep and passes.keeps() else []
@@ -162,12 +166,14 @@ class _OpaqueScan(torch.autograd.Function):
     """What `Passes.forward` returns; the first two are differentiable."""
 
     @staticmethod
-    def forward(plan: Plan, keep: bool, *operands: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        plan: Plan, held: tuple[Handled, ...], keep: bool, *operands: Tensor
+    ) -> tuple[Tensor, ...]:
         return tuple(_scan(*plan, list(operands), keep))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        ctx.plan, _, *operands = inputs
+        ctx.plan, ctx.held, _, *operands = inputs
         ctx.count = len(operands)
         ctx.save_for_backward(*operands, *output)
         ctx.mark_non_differentiable(*output[2:])
@@ -188,12 +194,12 @@ class _OpaqueScan(torch.autograd.Function):
                 *ctx.plan, list(operands), list(saved), in_outputs, in_last, needed
             )
         else:
-            needed = list(ctx.needs_input_grad[2:])
+            needed = list(ctx.needs_input_grad[3:])
             found = _Adjoint.apply(
                 ctx.plan, ctx.count, needed, in_outputs, in_last, *operands, *saved
             )
         triples = zip(operands, found, needed, strict=True)
-        return (None, None, *(g if _differentiable(x) and n else None for x, g, n in triples))
+        return (None, None, None, *(g if _differentiable(x) and n else None for x, g, n in triples))
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

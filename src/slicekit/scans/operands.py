@@ -1,13 +1,16 @@
 """What `solve` and `propagate` are given, checked and in the dtype of the computation."""
 
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from slicekit.checks import HALF, check_same_device, concrete
+from slicekit.handles import Handle
 from slicekit.structures import Parameters, Structure
 from slicekit.structures.diagonal import narrowed
+
+_shapes: WeakKeyDictionary[Handle, dict[int, dict[str, torch.Size]]] = WeakKeyDictionary()
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -49,7 +52,7 @@ def check_parameters(
             cast(f"parameters[{name!r}]", x, work)
     if not concrete(*parameters.values()):
         return
-    expected = _expected(structure, channels)
+    expected = expected_shapes(structure, channels)
     if parameters.keys() != expected.keys():
         raise ValueError(
             f"parameters holds {sorted(parameters)}; expected {sorted(expected)} for {structure!r}"
@@ -62,6 +65,10 @@ def check_parameters(
             )
 
 
-@lru_cache(maxsize=256)
-def _expected(structure: Structure, channels: int) -> dict[str, torch.Size]:
-    return {name: x.shape for name, x in structure.blank(channels).items()}
+def expected_shapes(structure: Structure, channels: int) -> dict[str, torch.Size]:
+    """The shapes of a structure's parameters, by name."""
+    handle = structure.handle
+    known = _shapes.setdefault(handle, {}) if handle.shared else {}
+    if channels not in known:
+        known[channels] = {name: x.shape for name, x in structure.blank(channels).items()}
+    return known[channels]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicekit.dispatch import vjp
 from slicekit.flows import Flow, flow_named
-from slicekit.interning import recall
+from slicekit.handles import Handled, keep, recall
 from slicekit.paths import Tabulated
 from slicekit.structures import (
     BlockTransition,
@@ -28,6 +28,9 @@ from slicekit.structures import (
 )
 
 Pullback = Callable[[tuple[Tensor, ...]], None]
+
+FIELD, NEXT = "\x1e", "\x1f"
+"""Between the fields of a spec, and between the members of a list: in no name of a parameter."""
 
 
 class Source(ABC):
@@ -81,7 +84,15 @@ class Source(ABC):
 
     @abstractmethod
     def spec(self) -> str:
-        """A string from which, with `tensors`, `rebuild` makes this source again."""
+        """A string from which, with `tensors`, `rebuild` makes this source again.
+
+        It names handles of the `descriptions`, which must live until then.
+        """
+
+    @property
+    def descriptions(self) -> tuple[Handled, ...]:
+        """What the transitions are made by."""
+        return ()
 
 
 def _bytes(matrices: Matrices) -> int:
@@ -108,8 +119,12 @@ class _Made(Source):
         return self.flow.transition(self.structure, self.parameters, increments)
 
     def spec(self) -> str:
-        names = ",".join(self.parameters)
-        return "\n".join((type(self).__name__, self.structure.key, self.flow.key, names))
+        names = NEXT.join(self.parameters)
+        return FIELD.join((type(self).__name__, self.structure.key, self.flow.key, names))
+
+    @property
+    def descriptions(self) -> tuple[Handled, ...]:
+        return self.structure, self.flow
 
     def _pull(
         self, increments: Tensor
@@ -304,7 +319,7 @@ LEAVES: dict[str, type[Transition]] = {
 
 def leaves(transition: Transition) -> list[Transition]:
     """The parts of a direct sum that are no sums themselves; otherwise the transition alone."""
-    if isinstance(transition, SumTransition):
+    if type(transition) is SumTransition:
         return [leaf for part in transition.parts for leaf in leaves(part)]
     return [transition]
 
@@ -357,26 +372,33 @@ class FromTransitions(Source):
     @property
     def rebuildable(self) -> bool:
         """Whether every part is of a kind that `rebuild` knows."""
-        return all(type(leaf).__name__ in LEAVES for leaf in leaves(self.transition))
+        return all(type(leaf) in LEAVES.values() for leaf in leaves(self.transition))
 
     def spec(self) -> str:
         """The kinds of the parts."""
-        kinds = ",".join(type(leaf).__name__ for leaf in leaves(self.transition))
-        return f"FromTransitions\n{kinds}"
+        kinds = NEXT.join(type(leaf).__name__ for leaf in leaves(self.transition))
+        return f"FromTransitions{FIELD}{kinds}"
+
+
+def keep_named(spec: str) -> None:
+    """Keep the descriptions of a spec for a graph that is traced with it, if one is."""
+    if torch.compiler.is_compiling():
+        for name in spec.split(FIELD)[1:3]:
+            keep(name)
 
 
 def rebuild(spec: str, tensors: list[Tensor]) -> Source:
     """The source that a spec and its tensors describe."""
-    kind, *rest = spec.split("\n")
+    kind, *rest = spec.split(FIELD)
     if kind == "FromTransitions":
         parts, at = [], 0
-        for name in rest[0].split(","):
+        for name in rest[0].split(NEXT):
             cls = LEAVES[name]
             parts.append(cls(*tensors[at : at + len(cls.stepwise)]))
             at += len(cls.stepwise)
         return FromTransitions(parts[0] if len(parts) == 1 else SumTransition(tuple(parts)))
     structure, flow = recall(rest[0]), flow_named(rest[1])
-    names = rest[2].split(",")
+    names = rest[2].split(NEXT)
     parameters = dict(zip(names, tensors, strict=False))
     if kind == "FromTable":
         return FromTable(structure, flow, parameters, *tensors[len(names) :])

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from slicekit.descriptions.base import Description, Started
 from slicekit.dispatch import vjp
-from slicekit.interning import intern
+from slicekit.handles import Handled
 from slicekit.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Tensor]
@@ -157,7 +157,7 @@ class Generator(Matrices):
         return torch.linalg.matrix_norm(self.as_dense())
 
 
-class Structure(Description, ABC):
+class Structure(Description, Handled):
     """A frozen description of what A^1..A^dω look like; it holds no tensors.
 
     A new structure is one subclass, a frozen dataclass with a field `dim` and the abstract methods;
@@ -165,23 +165,9 @@ class Structure(Description, ABC):
 
     Attributes:
         dim: d_h, the size of the state.
-        key: the name under which compiled scans know this description.
         exponential_only: whether I + A makes no sense here.
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
     """
-
-    key: str
-
-    def __post_init__(self) -> None:
-        """Check the sizes and make the description known to the compiled scans."""
-        super().__post_init__()
-        object.__setattr__(self, "key", intern(self))
-
-    def __setstate__(self, state: dict) -> None:
-        """Come back from a pickle, possibly in a process that has not seen this description."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "key", intern(self))
 
     @abstractmethod
     def init(
@@ -211,6 +197,11 @@ class Structure(Description, ABC):
     def bilinear(self) -> bool:
         """Whether `pullback` is known: A is bilinear, a tensor a parameter, and so is I + A."""
         return False
+
+    def computes_as(self, cls: "type[Structure]") -> bool:
+        """Whether it makes generators and transitions as `cls` does, and is no change of it."""
+        own = type(self)
+        return own.combine is cls.combine and own.euler is cls.euler
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]

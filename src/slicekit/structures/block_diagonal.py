@@ -161,7 +161,7 @@ class Blocks(descriptions.Blocks, Drawn):
     @property
     def bilinear(self) -> bool:
         """A(Δω) is one product."""
-        return True
+        return self.computes_as(Blocks)
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]

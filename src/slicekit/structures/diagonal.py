@@ -135,7 +135,7 @@ class Diagonal(descriptions.Diagonal, Drawn):
     @property
     def bilinear(self) -> bool:
         """A(Δω) is one product."""
-        return True
+        return self.computes_as(Diagonal)
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]

@@ -176,7 +176,7 @@ class Composite(descriptions.Composite, Drawn):
     @property
     def bilinear(self) -> bool:
         """Whether every part's pullback is known."""
-        return all(part.bilinear for part in self.parts)
+        return self.computes_as(Composite) and all(part.bilinear for part in self.parts)
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]

@@ -144,7 +144,7 @@ class JointDPLR(descriptions.JointDPLR, Drawn):
     @property
     def bilinear(self) -> bool:
         """D, U and V are one product each."""
-        return True
+        return self.computes_as(JointDPLR)
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
