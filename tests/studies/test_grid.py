@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from slicekit.locks import InUse, writing
 from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, grid, make
 from slicekit.studies.plans import Test
 from slicekit.studies.runs import RESULTS, finished, perform
-from slicekit.studies.workers import Worker
+from slicekit.studies.worker import LOCK, LOG, _do
+from slicekit.studies.workers import Worker, command
 from slicekit.training import RunFolder
 from slicekit.training.checkpoints import list_checkpoints
 
@@ -159,11 +161,17 @@ def test_a_process_that_dies_is_a_failure_of_its_run(tmp_path: Path) -> None:
     assert worker.do(plan, tmp_path) == "its process ended by signal 9" and not worker.alive()
 
 
-def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(tmp_path: Path) -> None:
+def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And until then it imports nothing from the folder it is started in, whoever filled that."""
+    for name in ("json", "queue", "torch", "slicekit"):
+        (tmp_path / f"{name}.py").write_text("open('was-run', 'w')")
+    monkeypatch.chdir(tmp_path)
     (plan, _) = STUDY.wanted(replace(CHOICE, steps=100_000), {})
     folder = RunFolder(tmp_path / "run")
     process = subprocess.Popen(
-        [sys.executable, "-m", "slicekit.studies.worker"],
+        command(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -176,6 +184,63 @@ def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(tmp_path: Path) -> 
     process.stdin.close()
     assert process.wait(timeout=60) == 0
     assert process.stdout.read() == "" and not folder.model.exists()
+    assert not (tmp_path / "was-run").exists()
+
+
+STUDY_PROCESS = """
+import subprocess, sys
+from slicekit.studies import workers
+worker = subprocess.Popen(workers.command(), stdin=sys.stdin)
+print(worker.pid, flush=True)
+worker.wait()
+"""
+
+
+def running(process: int) -> bool:
+    """Whether a process is there, and no mere entry that its parent has yet to read."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others notice the end of their input")
+def test_a_worker_ends_with_a_killed_study_while_it_is_still_importing() -> None:
+    """Its input stays open, as this process holds it: only the system can tell it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STUDY_PROCESS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert running(worker)
+        parent.kill()
+        parent.wait()
+        for _ in range(400):
+            if not running(worker):
+                break
+            time.sleep(0.05)
+        assert not running(worker)
+
+
+def test_a_run_that_another_worker_is_doing_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plan, _) = STUDY.wanted(CHOICE, {})
+    monkeypatch.setattr("slicekit.studies.worker.PATIENCE", 0.1)
+    with writing(tmp_path, LOCK):
+        (tmp_path / LOG).write_text("of the other")
+        fault = _do(plan, tmp_path)
+        assert fault is not None and f"InUse: {tmp_path} is in use: process " in fault
+        assert {path.name for path in tmp_path.iterdir()} == {LOCK, LOG}
+        assert (tmp_path / LOG).read_text() == "of the other"
+
+
+def test_a_folder_in_which_a_study_is_going_on_is_refused(copy: Path) -> None:
+    with writing(copy), pytest.raises(InUse, match=f"{copy} is in use: process "):
+        conduct(STUDY, CHOICE, copy)
 
 
 def test_time_left_is_told_by_the_same_model() -> None:

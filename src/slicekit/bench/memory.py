@@ -73,7 +73,8 @@ def memory_worker() -> Iterator[Worker]:
     """A worker, as long as it is needed."""
     # The pool of threads that numpy would start does not survive a fork.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "slicekit.bench.memory"]
+    # -P: modules in the working directory are none of ours.
+    command = [sys.executable, "-P", "-m", "slicekit.bench.memory"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import slicekit
 from slicekit import catalogue, files, tasks
+from slicekit.locks import writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.tables import Table, runs_table
@@ -129,13 +130,14 @@ def conduct(
         How it stands at the end: outcomes and failures.
 
     Raises:
+        InUse: if another process is doing a study in the folder.
         ValueError: if a model's name is unknown.
         OSError: if a file can't be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    runs = folder / RUNS
-    standing = run_grid(lambda known: study.wanted(choice, known), runs, processes, watch)
-    write_results(study, choice, standing, folder)
+    with writing(folder):
+        runs = folder / RUNS
+        standing = run_grid(lambda known: study.wanted(choice, known), runs, processes, watch)
+        write_results(study, choice, standing, folder)
     return standing
 
 

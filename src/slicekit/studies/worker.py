@@ -1,33 +1,39 @@
-"""A process that does runs: python -m slicekit.studies.worker.
+"""A process that does runs: it is started by `tether`, which ends it with its study.
 
-Each line of standard input is a plan and a folder, each line of standard output says how it went.
-Standard input stays open as long as the study lives. When it closes, the process ends, so that a
-study that was killed leaves nothing running behind.
+Each order is a plan and a folder, each line of standard output says how it went.
 """
 
 import json
-import os
 import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from queue import Queue
-from threading import Thread
+from typing import NoReturn
 
 import torch
 
+from slicekit.locks import writing
 from slicekit.studies.plans import Plan
 from slicekit.studies.runs import perform
 
 LOG = "study.log"
 """What a run has printed, in its folder."""
 
+LOCK = ".study.lock"
+"""Held by the worker that does a run, from log to results; `train` has a lock of its own."""
 
-def main() -> None:
-    """Do runs until there are no more."""
+PATIENCE = 30.0
+"""Seconds to wait for the worker of a study that was killed, which is about to end."""
+
+
+def work(orders: Queue[str]) -> NoReturn:
+    """Do runs, one after the other.
+
+    Args:
+        orders: a JSON object each, with `plan` and `folder`.
+    """
     torch.set_num_threads(1)
-    orders: Queue[str] = Queue()
-    Thread(target=_listen, args=(orders,), daemon=True).start()
     answers = sys.stdout
     while True:
         order = json.loads(orders.get())
@@ -35,17 +41,15 @@ def main() -> None:
         print(json.dumps({"fault": fault}), file=answers, flush=True)
 
 
-def _listen(orders: Queue[str]) -> None:
-    for line in sys.stdin:
-        orders.put(line)
-    os._exit(0)
-
-
 def _do(plan: Plan, folder: Path) -> str | None:
     """Do a run; why it failed, if it did. Whatever it is, other runs are not to suffer from it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / LOG, "w") as log, redirect_stdout(log), redirect_stderr(log):
+        with (
+            writing(folder, LOCK, PATIENCE),
+            open(folder / LOG, "w") as log,
+            redirect_stdout(log),
+            redirect_stderr(log),
+        ):
             try:
                 perform(plan, folder)
             except Exception:
@@ -54,7 +58,3 @@ def _do(plan: Plan, folder: Path) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None
-
-
-if __name__ == "__main__":
-    main()

@@ -10,13 +10,23 @@ from pathlib import Path
 from slicekit.studies.plans import Plan
 
 
+def command() -> list[str]:
+    """How to start a worker of this process.
+
+    -P keeps the working directory out of the paths that modules are imported from: a study may be
+    done in any folder, whatever files are there.
+    """
+    tether = Path(__file__).with_name("tether.py")
+    return [sys.executable, "-P", str(tether), str(os.getpid())]
+
+
 class Worker:
     """A process that does runs, with one thread. It ends when the study does, however that ends."""
 
     def __init__(self) -> None:
         """Start the process."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "slicekit.studies.worker"],
+            command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
