@@ -12,7 +12,7 @@ every_family = pytest.mark.parametrize("task_name", ["a5", "parity"])
 
 
 def count(name: str, task_name: str) -> int:
-    model = catalogue.build(name, tasks.make(task_name))
+    model = catalogue.build(name, tasks.make(task_name), recipe="paper")
     return sum(x.numel() for x in model.parameters())
 
 
@@ -63,12 +63,58 @@ def test_the_seed_alone_settles_the_weights(name: str) -> None:
 @pytest.mark.parametrize("name", PAPER)
 def test_the_paper_trains_one_layer_on_words_and_two_on_languages(name: str) -> None:
     words, language = tasks.make("a5"), tasks.make("parity")
-    assert len(catalogue.build(name, words).blocks) == 1
-    assert len(catalogue.build(name, language).blocks) == 2
-    assert len(catalogue.build(name, language, layers=3).blocks) == 3
-    assert catalogue.settings(name, words).steps == 100_000
-    assert catalogue.settings(name, words).rate == 1e-3
-    assert catalogue.settings(name, language).rate == 2e-3
+    for recipe in catalogue.RECIPES:
+        assert len(catalogue.build(name, words, recipe=recipe).blocks) == 1
+        assert len(catalogue.build(name, language, recipe=recipe).blocks) == 2
+        assert len(catalogue.build(name, language, recipe=recipe, layers=3).blocks) == 3
+    assert catalogue.settings(name, words, "paper").steps == 100_000
+    assert catalogue.settings(name, words, "paper").rate == 1e-3
+    assert catalogue.settings(name, language, "paper").rate == 2e-3
+
+
+def test_the_fast_recipe_is_one_for_all_of_the_papers_structures() -> None:
+    for task in (tasks.make("a5"), tasks.make("parity")):
+        assert len({catalogue.settings(name, task) for name in PAPER}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        ("bd-slice:dim=64,block=8", 64),
+        ("s-slice:dim=32,epsilon=0.5", 32),
+        ("d-de-slice:block=4", 272),
+        ("orthogonal-slice:block=2", 128),
+    ],
+)
+def test_sizes_are_part_of_a_name(name: str, dim: int) -> None:
+    model = catalogue.build(name, tasks.make("parity"))
+    structure = next(x.structure for x in model.modules() if isinstance(x, SLiCE))
+    assert structure.dim == dim
+    for size, number in catalogue.parse(name)[1].items():
+        assert getattr(structure, size) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("bd-slice:rank=3", "model 'bd-slice:rank=3' has no size 'rank'; its sizes are dim, block"),
+        ("bd-slice:dim=10", r"model 'bd-slice:dim=10': block=4 does not divide dim=10"),
+        ("bd-slice:dim=1.5", "model 'bd-slice:dim=1.5': "),
+        ("bd-slice:dim", "'dim', expected size=number"),
+        ("mamba:width=wide", "width=wide, expected a number"),
+        ("mamba:width=1.5", "width=1.5, expected a whole number"),
+        ("mamba:width=0", "width=0"),
+        ("bdslice:dim=4", "unknown model 'bdslice', did you mean 'bd-slice'"),
+    ],
+)
+def test_a_name_that_does_not_fit_says_why(name: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        catalogue.build(name, tasks.make("parity"))
+
+
+def test_an_unknown_recipe_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match="unknown recipe 'papre', did you mean 'paper'"):
+        catalogue.settings("bd-slice", tasks.make("a5"), "papre")
 
 
 def test_the_authors_initialisation() -> None:
@@ -83,7 +129,9 @@ def test_the_authors_initialisation() -> None:
         "wh-slice": {"A.values": 0.5},
     }
     for name, deviations in expected.items():
-        (mixer,) = (x for x in catalogue.build(name, task).modules() if isinstance(x, SLiCE))
+        (mixer,) = (
+            x for x in catalogue.build(name, task, recipe="paper").modules() if isinstance(x, SLiCE)
+        )
         found = dict(mixer.named_parameters())
         for tensor, deviation in {**deviations, "start.weight": 0.5}.items():
             assert found[tensor].std().item() == pytest.approx(deviation, rel=0.05), (name, tensor)

@@ -17,7 +17,7 @@ PAPERS = 18
 
 
 def small(name: str, task) -> SequenceModel:
-    return catalogue.build(name, task, width=16 if name in FIELDS else 64)
+    return catalogue.build(f"{name}:width={16 if name in FIELDS else 64}", task)
 
 
 def backward(model: torch.nn.Module, logits: torch.Tensor) -> None:
@@ -75,7 +75,7 @@ def test_the_papers_baselines_have_names() -> None:
 @pytest.mark.parametrize("name", sorted(BASELINES.keys() - set(FIELDS)))
 def test_sizes_on_tokens_are_those_of_the_paper(name: str) -> None:
     """Hidden size 1024 and one layer on words, 128 (Mamba-2 256) and two on languages."""
-    words, languages = (BASELINES[name].design(tasks.make(t)) for t in ("a5", "parity"))
+    words, languages = (catalogue.recipe(name, tasks.make(t), "paper") for t in ("a5", "parity"))
     assert (words.width, words.layers, words.dropout) == (1024, 1, 0.1)
     width = 256 if name == "mamba2" else 128
     assert (languages.width, languages.layers, languages.dropout) == (width, 2, 0.01)
@@ -87,7 +87,7 @@ def test_sizes_on_tokens_are_those_of_the_paper(name: str) -> None:
 def test_stacked_lstms_are_those_of_torch() -> None:
     """4 h (h + h + 2) a layer, an embedding and a head."""
     task = tasks.make("a5")
-    found = sum(p.numel() for p in catalogue.build("lstm", task).parameters())
+    found = sum(p.numel() for p in catalogue.build("lstm", task, recipe="paper").parameters())
     layer = torch.nn.LSTM(1024, 1024)
     assert found == 60 * 1024 + sum(p.numel() for p in layer.parameters()) + 60 * 1025
 
@@ -186,6 +186,8 @@ def test_sizes_on_series_are_those_of_the_comparison(name: str, data_set: str) -
     model: Any = catalogue.build(name, own)
     rate = expected.pop("rate")
     assert catalogue.settings(name, own).rate == pytest.approx(min(10 * rate, 3e-3))
+    published = catalogue.settings(name, own, "paper")
+    assert (published.rate, published.steps, published.patience) == (rate, 100_000, 11)
     if name in STEP_LENGTHS:
         (layer,) = model.blocks
         arguments = layer.configuration()
@@ -211,14 +213,16 @@ def test_log_ncde_has_its_penalty() -> None:
 
 def test_width_and_layers_can_be_chosen() -> None:
     task = tasks.make("parity")
-    model = catalogue.build("mamba", task, width=32, layers=3)
+    model = catalogue.build("mamba:width=32", task, layers=3)
     assert model.width == 32 and len(model.blocks) == 3
-    with pytest.raises(ValueError, match="width=32, but the width of bd-slice is that of its"):
-        catalogue.build("bd-slice", task, width=32)
-    with pytest.raises(ValueError, match="width=30 does not suit rwkv7: head_dim=64 does not"):
-        catalogue.build("rwkv7", task, width=30)
+    with pytest.raises(ValueError, match="'bd-slice:width=32' has no size 'width'"):
+        catalogue.build("bd-slice:width=32", task)
+    with pytest.raises(ValueError, match="model 'rwkv7:width=30': head_dim=64 does not"):
+        catalogue.build("rwkv7:width=30", task)
     own = series_task("SelfRegulationSCP1", length=9)
-    with pytest.raises(ValueError, match="width=32, but the width of ncde"):
-        catalogue.build("ncde", own, width=32)
+    with pytest.raises(ValueError, match="'ncde:width=32' has no size 'width'; its sizes are dim"):
+        catalogue.build("ncde:width=32", own)
+    small: Any = catalogue.build("ncde:dim=8,hidden=16", own)
+    assert small.blocks[0].configuration()["hidden"] == 16 and small.width == 8
     with pytest.raises(ValueError, match="layers=2, but this model has one layer"):
         catalogue.build("ncde", own, layers=2)

@@ -1,14 +1,14 @@
 """Named models for time series: the paper's sizes for its data sets, and what a name promises."""
 
 import warnings
-from dataclasses import asdict
 
 import pytest
 import torch
 
-from slicekit import SLiCE, catalogue, load, save
+from slicekit import LogODE, SLiCE, catalogue, load, save
 from slicekit.catalogue.baselines import BASELINES
-from slicekit.catalogue.series import OTHER, PAPER, STRUCTURES, series_design
+from slicekit.catalogue.series import DATA_SETS as PAPER
+from slicekit.catalogue.series import OTHER, STRUCTURES
 from slicekit.layers import Last
 from slicekit.tasks import SeriesTask
 from slicekit.tasks.archives import Series
@@ -138,8 +138,23 @@ def test_the_authors_initialisation() -> None:
 
 def test_other_data_sets_have_a_design_too() -> None:
     own = task("BasicMotions", channels=5)
-    assert series_design("bd-slice", "BasicMotions").window == OTHER.window
-    assert catalogue.build("bd-slice", own)(own.whole("test").inputs).shape == (6, 2)
+    model = catalogue.build("bd-slice", own)
+    assert _flow(model.blocks[0]).window == OTHER.window
+    assert model(own.whole("test").inputs).shape == (6, 2)
+
+
+def _flow(layer) -> LogODE:
+    assert isinstance(layer, SLiCE) and isinstance(layer.flow, LogODE)
+    return layer.flow
+
+
+def test_sizes_are_part_of_a_name() -> None:
+    model = catalogue.build("bd-slice:dim=16,block=2,window=3,depth=1", task("SelfRegulationSCP1"))
+    (layer,) = model.blocks
+    assert isinstance(layer, SLiCE) and (layer.structure.dim, _flow(layer).window) == (16, 3)
+    assert _flow(layer).depth == 1
+    with pytest.raises(ValueError, match="no size 'rank'; its sizes are dim, block, window, depth"):
+        catalogue.build("bd-slice:rank=2", task("SelfRegulationSCP1"))
 
 
 def test_series_are_trained_with_the_papers_models_by_default_with_the_blocks() -> None:
@@ -150,21 +165,23 @@ def test_series_are_trained_with_the_papers_models_by_default_with_the_blocks() 
         ValueError, match=r"'projective-slice' is for tokens, but SelfRegulationSCP1"
     ):
         catalogue.build("projective-slice", own)
-    with pytest.raises(ValueError, match=r"^layers=2, but models for time series have one layer"):
+    with pytest.raises(ValueError, match="layers=2, but this model has one layer on the series"):
         catalogue.build("bd-slice", own, layers=2)
 
 
 @every_model
 @pytest.mark.parametrize("data_set", PAPER)
 def test_the_papers_settings_that_all_models_share(name: str, data_set: str) -> None:
-    own, design = PAPER[data_set], series_design(name, data_set)
-    assert (design.window, design.structure.dim) == (own.window, own.dim)
-    assert design.depth == (1 if name == "d-slice" else own.depth)
-    assert design.settings.batch == 32 and design.settings.decay == 0
-    assert own.rate < design.settings.rate <= 10 * own.rate
-    assert design.published.rate == design.published.final_rate == own.rate
-    assert design.published.steps == 100_000 and design.published.warmup == 0
-    assert design.settings.penalty == pytest.approx(own.penalty / own.channels**0.5)
-    small = asdict(design)["scale"]
+    own, noise = PAPER[data_set], task(data_set)
+    layer = layer_of(name, data_set)
+    assert (_flow(layer).window, layer.structure.dim) == (own.window, own.dim)
+    assert _flow(layer).depth == (1 if name == "d-slice" else own.depth)
+    fast, published = (catalogue.settings(name, noise, recipe) for recipe in catalogue.RECIPES)
+    assert fast.batch == 32 and fast.decay == 0
+    assert own.rate < fast.rate <= 10 * own.rate
+    assert published.rate == published.final_rate == own.rate
+    assert published.steps == 100_000 and published.warmup == 0
+    assert fast.penalty == published.penalty == pytest.approx(own.penalty / own.channels**0.5)
+    small = layer.drive.scale
     heavy = data_set == "Heartbeat" or (data_set == "MotorImagery" and name == "dplr-slice")
     assert (small < 1) == heavy

@@ -65,7 +65,7 @@ def test_a_folder_of_its_own_for_every_run(here: Path) -> None:
         shown = succeed("train", "parity", *TINY, "--steps", "1", "--seed", "3", "--quiet")
         assert Path(shown.strip()) == Path("runs") / expected
         assert (here / "runs" / expected / "model.safetensors").is_file()
-    width = ("--model", "bd-slice", "--width", "8", "--steps", "1")
+    width = ("--model", "bd-slice:width=8", "--steps", "1")
     assert "width=8" in refuse("train", "parity", *width)
     assert not (here / "runs" / "parity-bd-slice-0").exists(), "a run that could not start"
 
@@ -266,16 +266,25 @@ def test_a_full_disk_is_told_with_the_way_to_go_on(
     assert invoke("resume", folder).exit_code == 0
 
 
-def test_the_width_of_a_baseline_is_kept_resumed_and_evaluated(tmp_path: Path) -> None:
+def test_the_sizes_of_a_name_and_its_recipe_are_kept_resumed_and_evaluated(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    options = [*TINY[2:], "--model", "s6", "--width", "8", "--layers", "1", "--out", folder]
+    model = ["--model", "s6:width=8", "--recipe", "paper"]
+    options = [*TINY[2:], *model, "--layers", "1", "--out", folder]
     succeed("train", "parity", *options)
-    assert (config(folder)["width"], config(folder)["layers"]) == (8, 1)
+    kept = config(folder)
+    assert (kept["model"], kept["recipe"], kept["layers"]) == ("s6:width=8", "paper", 1)
+    assert kept["training"]["decay"] == 0.01  # the paper's
     (folder / "model.safetensors").unlink()
     (folder / "best.safetensors").unlink()
     assert "8" in succeed("evaluate", folder, "--lengths", "8")  # from the last checkpoint
     succeed("train", "parity", *options, "--resume")
-    contrary = refuse("train", "parity", "--out", folder, "--resume", "--width", "16")
-    assert "width" in contrary
-    options = ["--model", "bd-slice", "--width", "8", "--steps", "1", "--out", tmp_path / "other"]
-    assert "width=8, but the width of bd-slice" in refuse("train", "parity", *options)
+    contrary = refuse("train", "parity", "--out", folder, "--resume", "--model", "s6:width=16")
+    assert "model='s6:width=16'" in contrary
+    contrary = refuse("train", "parity", "--out", folder, "--resume", "--recipe", "fast")
+    assert "recipe='fast'" in contrary
+    for model, told in (
+        ("bd-slice:width=8", "has no size 'width'; its sizes are dim, block"),
+        ("bd-slice:dim=10", "block=4 does not divide dim=10"),
+    ):
+        options = ["--model", model, "--steps", "1", "--out", tmp_path / "other"]
+        assert told in refuse("train", "parity", *options)

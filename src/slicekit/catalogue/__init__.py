@@ -3,24 +3,38 @@
 Example:
     >>> from slicekit import catalogue, tasks
     >>> task = tasks.make("parity")
-    >>> catalogue.default(task), catalogue.settings("bd-slice", task).steps
+    >>> catalogue.default(task), catalogue.settings("bd-slice", task, recipe="paper").steps
     ('projective-slice', 100000)
 """
 
-from slicekit.catalogue.baselines import Baseline, MixerDesign
-from slicekit.catalogue.names import MODELS, build, default, names, settings
-from slicekit.catalogue.series import SeriesDesign
-from slicekit.catalogue.tokens import Design, TokenModel
+from slicekit.catalogue.names import (
+    MODELS,
+    build,
+    check_name,
+    default,
+    names,
+    recipe,
+    settings,
+    sizes_of,
+)
+from slicekit.catalogue.recipes import FAST, PAPER, RECIPES, Recipe
+from slicekit.catalogue.sizes import as_path, parse, spell, split_names
 
 __all__ = [
+    "FAST",
     "MODELS",
-    "Baseline",
-    "Design",
-    "MixerDesign",
-    "SeriesDesign",
-    "TokenModel",
+    "PAPER",
+    "RECIPES",
+    "Recipe",
+    "as_path",
     "build",
+    "check_name",
     "default",
     "names",
+    "parse",
+    "recipe",
     "settings",
+    "sizes_of",
+    "spell",
+    "split_names",
 ]

@@ -1,10 +1,11 @@
 """The paper's baselines and their kin: sizes and training settings, as plain data.
 
-On tokens, as in the paper: one block of width 1024 on word problems, two of width 128 on regular
-languages (`width=512` is the paper's other choice; 256 and 512 for Mamba-2, which is what the
-authors ran as Mamba there). A block is the mixer, a gated linear unit, each with a skip connection,
-and a layer norm; LSTMs are stacked directly, and xLSTM and the Transformer have blocks of their
-own.
+On tokens, the recipe `paper` has one block of width 1024 on word problems and two of width 128 on
+regular languages (`lstm:width=512` is the paper's other choice; 256 and 512 for Mamba-2, which is
+what the authors ran as Mamba there). A block is the mixer, a gated linear unit, each with a skip
+connection, and a layer norm; LSTMs are stacked directly, and xLSTM and the Transformer have blocks
+of their own. The recipe `fast` is that of the SLiCEs, without what only they can have: lengths that
+grow, consistency, as many steps; blocks are 128 wide on every task.
 
 On series, see `series_baselines`.
 """
@@ -16,65 +17,21 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from slicekit import mixers
-from slicekit.catalogue.tokens import PAPER_LANGUAGES, PAPER_WORDS, WORDS
-from slicekit.layers import (
-    Block,
-    FeedForward,
-    LayerNorm,
-    Mean,
-    Pooling,
-    SequenceModel,
-    Wiring,
+from slicekit.catalogue.recipes import FAST, PAPER, Blocks, Recipe
+from slicekit.catalogue.sizes import Sizes
+from slicekit.catalogue.tokens import (
+    FAST_WORDS,
+    PAPER_LANGUAGES,
+    PAPER_WORDS,
+    PROJECTIVE_SETTINGS,
+    WORDS,
 )
+from slicekit.layers import Block, FeedForward, LayerNorm, Wiring
 from slicekit.tasks import Task
-from slicekit.training.settings import Settings
 
-Blocks = Callable[[int, int, float], list[nn.Module]]
-"""Makes the blocks of a model, given width, number of layers and dropout."""
-
-WORDS_WIDTH, LANGUAGES_WIDTH = 1024, 128
-
-
-@dataclass(frozen=True)
-class MixerDesign:
-    """A stack of mixers for one kind of task.
-
-    Attributes:
-        blocks: makes its blocks.
-        settings: how it is trained.
-        width: size of the embedding and of every block.
-        layers: how many blocks.
-        dropout: probability, in every block.
-        final_norm: whether a layer norm precedes the head.
-        pool: for series, the readout.
-        embed: for series, whether elements are embedded.
-    """
-
-    blocks: Blocks
-    settings: Settings
-    width: int
-    layers: int = 1
-    dropout: float = 0.0
-    final_norm: bool = False
-    pool: Pooling = Mean()
-    embed: bool = True
-
-    def build(self, task: Task, layers: int | None = None) -> SequenceModel:
-        """The model, initialised from torch's global source of randomness."""
-        layers = self.layers if layers is None else layers
-        blocks = self.blocks(self.width, layers, self.dropout)
-        series = task.channels is not None
-        return SequenceModel(
-            vocabulary=None if series else task.vocabulary,
-            channels=task.channels,
-            outputs=task.outputs,
-            width=self.width,
-            embed=self.embed,
-            blocks=blocks,
-            pool=self.pool if series else None,
-            final_norm=self.final_norm,
-        )
-
+WORDS_WIDTH, LANGUAGES_WIDTH, FAST_WIDTH = 1024, 128, 128
+FAST_RATE = 1e-3
+"""Nonlinear recurrences and attention do not bear the rate of the SLiCEs."""
 
 GATED = Wiring(feedforward=FeedForward(nn.GLU))
 """The block of the baselines: y = x + mixer(x); y = y + GLU(W y + b); layer norm; dropout."""
@@ -130,7 +87,8 @@ class Baseline:
     Attributes:
         summary: one line.
         blocks: makes its blocks.
-        words_width, languages_width: its width on word problems and on regular languages.
+        words_width, languages_width, fast_width: its width in the recipe `paper` on word problems
+            and on regular languages, and in the recipe `fast`.
         final_norm: whether a layer norm precedes the head.
     """
 
@@ -138,26 +96,42 @@ class Baseline:
     blocks: Blocks
     words_width: int = WORDS_WIDTH
     languages_width: int = LANGUAGES_WIDTH
+    fast_width: int = FAST_WIDTH
     final_norm: bool = False
 
-    def design(self, task: Task) -> MixerDesign:
-        """The design for a task with tokens."""
-        if task.family == WORDS:
-            return MixerDesign(
-                self.blocks,
-                replace(PAPER_WORDS, penalty=0.0),
-                self.words_width,
-                dropout=0.1,
-                final_norm=self.final_norm,
-            )
-        return MixerDesign(
+    sizes = ("width",)
+
+    def recipe(self, task: Task, recipe: str, sizes: Sizes) -> Recipe:
+        """The recipe of that name for a task with tokens."""
+        words = task.family == WORDS
+        made = {FAST: self._fast, PAPER: self._paper}[recipe](words)
+        return replace(made, width=_whole("width", sizes["width"])) if "width" in sizes else made
+
+    def _paper(self, words: bool) -> Recipe:
+        return Recipe(
             self.blocks,
-            replace(PAPER_LANGUAGES, penalty=0.0),
-            self.languages_width,
-            layers=2,
-            dropout=0.01,
+            replace(PAPER_WORDS if words else PAPER_LANGUAGES, penalty=0.0),
+            self.words_width if words else self.languages_width,
+            layers=1 if words else 2,
+            dropout=0.1 if words else 0.01,
             final_norm=self.final_norm,
         )
+
+    def _fast(self, words: bool) -> Recipe:
+        shared = FAST_WORDS if words else PROJECTIVE_SETTINGS
+        return Recipe(
+            self.blocks,
+            replace(shared, rate=FAST_RATE, isometry=0.0),
+            self.fast_width,
+            layers=1 if words else 2,
+            final_norm=self.final_norm,
+        )
+
+
+def _whole(name: str, value: int | float) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{name}={value}, expected a whole number")
+    return value
 
 
 FIELD_WIDTH = 64
@@ -165,7 +139,7 @@ FIELD_WIDTH = 64
 
 
 def _field(summary: str, mixer: Callable[[int], nn.Module]) -> Baseline:
-    return Baseline(summary, gated(mixer), FIELD_WIDTH, FIELD_WIDTH)
+    return Baseline(summary, gated(mixer), FIELD_WIDTH, FIELD_WIDTH, FIELD_WIDTH)
 
 
 BASELINES: dict[str, Baseline] = {

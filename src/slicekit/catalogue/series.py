@@ -4,10 +4,9 @@ One bare layer on the series itself, driven by its differences, with the Log-ODE
 of observations: no embedding, norm, skip or dropout. The states at the ends of the windows, h_0
 among them, are averaged, and a linear map gives the logits.
 
-Sizes, windows, depths, penalties and initial deviations are the paper's. Training is shorter: 150
-to 500 steps at ten times the rate, which falls as a cosine, in place of up to 100,000 at a constant
-one; both by the validation cases of SelfRegulationSCP1. `SeriesDesign.published` has the paper's
-way.
+Sizes, windows, depths, penalties and initial deviations are the paper's. The recipe `fast` trains
+less: 150 to 500 steps at ten times the rate, which falls as a cosine, in place of up to 100,000 at
+a constant one; both by the validation cases of SelfRegulationSCP1. The recipe `paper` has its way.
 
 The authors divide all log-signatures of Heartbeat by 10 (with DPLR, and those of MotorImagery too,
 by 100); here the increments are, so that brackets, which are quadratic in them, become smaller
@@ -16,13 +15,17 @@ still.
 Glossary: window is the number of observations of a log-signature; dim is d_h; penalty is λ.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
+from slicekit.catalogue.recipes import FAST, PAPER, Recipe, single
+from slicekit.catalogue.sizes import Sizes
 from slicekit.flows import Euler, LogODE
-from slicekit.layers import Differences, FirstInput, Mean, Pooling, SequenceModel, SLiCE
+from slicekit.layers import Differences, FirstInput, SequenceModel, SLiCE
 from slicekit.structures import (
     DPLR,
     BlockDiagonal,
@@ -33,7 +36,6 @@ from slicekit.structures import (
     Structure,
     WalshHadamard,
 )
-from slicekit.tasks import Task
 from slicekit.training.settings import Settings
 
 DEVIATION = 0.25
@@ -65,7 +67,7 @@ PUBLISHED = Settings(
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DataSet:
     """What the paper chose for a data set, by search, for all structures alike.
 
     Attributes:
@@ -87,29 +89,33 @@ class Sizes:
     steps: int = SETTINGS.steps
 
 
-PAPER: dict[str, Sizes] = {
-    "EigenWorms": Sizes(7, window=12, depth=2, dim=128, rate=1e-3, penalty=1e-3),
-    "EthanolConcentration": Sizes(4, window=1, depth=1, dim=64, rate=1e-4, penalty=1e-6),
-    "Heartbeat": Sizes(62, window=2, depth=2, dim=16, rate=1e-3, penalty=1e-6),
-    "MotorImagery": Sizes(64, window=16, depth=2, dim=16, rate=1e-3, penalty=1e-3, steps=150),
-    "SelfRegulationSCP1": Sizes(6, window=16, depth=2, dim=64, rate=1e-4),
-    "SelfRegulationSCP2": Sizes(7, window=4, depth=2, dim=128, rate=1e-4, penalty=1e-3, steps=150),
+DATA_SETS: dict[str, DataSet] = {
+    "EigenWorms": DataSet(7, window=12, depth=2, dim=128, rate=1e-3, penalty=1e-3),
+    "EthanolConcentration": DataSet(4, window=1, depth=1, dim=64, rate=1e-4, penalty=1e-6),
+    "Heartbeat": DataSet(62, window=2, depth=2, dim=16, rate=1e-3, penalty=1e-6),
+    "MotorImagery": DataSet(64, window=16, depth=2, dim=16, rate=1e-3, penalty=1e-3, steps=150),
+    "SelfRegulationSCP1": DataSet(6, window=16, depth=2, dim=64, rate=1e-4),
+    "SelfRegulationSCP2": DataSet(
+        7, window=4, depth=2, dim=128, rate=1e-4, penalty=1e-3, steps=150
+    ),
 }
 """The paper's data sets."""
 
-OTHER = Sizes(1, window=4, depth=2, dim=64, rate=1e-4)
+OTHER = DataSet(1, window=4, depth=2, dim=64, rate=1e-4)
 """For all others, on which the paper says nothing."""
 
-STRUCTURES: dict[str, Callable[[int], Structure]] = {
-    "bd-slice": lambda dim: BlockDiagonal(dim, 4, scale=DEVIATION),
-    "dplr-slice": lambda dim: DPLR(dim, 4, scale=DEVIATION),
+STRUCTURES: dict[str, Callable[..., Structure]] = {
+    "bd-slice": lambda dim, block=4: BlockDiagonal(dim, block, scale=DEVIATION),
+    "dplr-slice": lambda dim, rank=4: DPLR(dim, rank, scale=DEVIATION),
     "wh-slice": lambda dim: WalshHadamard(dim, bounded=False, scale=DEVIATION),
-    "s-slice": lambda dim: Sparse(dim, density=0.1, scale=DEVIATION * 0.1**0.5),
+    "s-slice": lambda dim, density=0.1: Sparse(
+        dim, density=density, scale=DEVIATION * density**0.5
+    ),
     "de-lncde": lambda dim: Dense(dim, scale=DEVIATION),
     "d-slice": lambda dim: Diagonal(dim, scale=DEVIATION),
-    "d-de-slice": lambda dim: DiagonalDense(dim, 16, scale=DEVIATION),
+    "d-de-slice": lambda dim, block=16: DiagonalDense(dim, block, scale=DEVIATION),
 }
-"""The structure of each named model, given dim; that of d-de-slice is dense at dim 16."""
+"""The structure of each named model, given its sizes; that of d-de-slice is dense at dim 16."""
 
 SCALES = {
     ("Heartbeat", "dplr-slice"): 0.01,
@@ -119,79 +125,46 @@ SCALES = {
 """Factors for the increments, by data set and model; 1 where none is told."""
 
 
-@dataclass(frozen=True)
-class SeriesDesign:
-    """A model for the series of one data set.
-
-    Attributes:
-        structure: what the matrices look like.
-        settings: how it is trained.
-        published: how the paper trains it.
-        window: how many observations a log-signature is of.
-        depth: of the log-signatures.
-        scale: factor for the increments.
-        pool: the readout, `Mean()` or `Last()`.
-    """
-
-    structure: Structure
-    settings: Settings
-    published: Settings
-    window: int
-    depth: int
-    scale: float = 1.0
-    pool: Pooling = Mean()
-
-    def build(self, task: Task, layers: int | None = None) -> SequenceModel:
-        """The model, initialised from torch's global source of randomness.
-
-        Raises:
-            ValueError: if there is to be more than one layer.
-        """
-        if layers not in (None, 1):
-            raise ValueError(f"layers={layers}, but models for time series have one layer")
-        assert task.channels is not None
-        layer = SLiCE(
-            task.channels,
-            self.structure,
-            drive=Differences(scale=self.scale),
-            initial=FirstInput(),
-            flow=LogODE(self.depth, self.window, Euler()),
-        )
-        _start_as_the_authors(layer)
-        return SequenceModel(
-            channels=task.channels,
-            outputs=task.outputs,
-            width=self.structure.dim,
-            embed=False,
-            blocks=[layer],
-            pool=self.pool,
-        )
-
-
-def series_design(name: str, data_set: str) -> SeriesDesign:
-    """The design of a named model for a data set.
+def series_recipe(name: str, data_set: str, channels: int, recipe: str, sizes: Sizes) -> Recipe:
+    """The recipe of a named model for a data set.
 
     Args:
         name: one of `STRUCTURES`.
-        data_set: the name of the task.
+        data_set: its name.
+        channels: of its series.
+        recipe: `fast` or `paper`.
+        sizes: those that the user chose.
     """
-    sizes = PAPER.get(data_set, OTHER)
-    structure = STRUCTURES[name](sizes.dim)
-    rate = min(SPEED_UP * sizes.rate, HIGHEST_RATE)
+    own = DATA_SETS.get(data_set, OTHER)
+    given: dict[str, Any] = {"dim": own.dim, "window": own.window, "depth": own.depth, **sizes}
+    window, depth = given.pop("window"), given.pop("depth")
+    structure = STRUCTURES[name](**given)
+    drive = Differences(scale=SCALES.get((data_set, name), 1.0))
+    flow = LogODE(1 if structure.commutes else depth, window, Euler())
     # Ours weighs the norm of all matrices together, the paper's the mean of theirs.
-    penalty = sizes.penalty / sizes.channels**0.5
-    return SeriesDesign(
-        structure,
-        settings=replace(SETTINGS, rate=rate, penalty=penalty, steps=sizes.steps),
-        published=replace(PUBLISHED, rate=sizes.rate, final_rate=sizes.rate, penalty=penalty),
-        window=sizes.window,
-        depth=1 if structure.commutes else sizes.depth,
-        scale=SCALES.get((data_set, name), 1.0),
+    penalty = own.penalty / own.channels**0.5
+    settings = {
+        FAST: replace(SETTINGS, rate=min(SPEED_UP * own.rate, HIGHEST_RATE), steps=own.steps),
+        PAPER: replace(PUBLISHED, rate=own.rate, final_rate=own.rate),
+    }[recipe]
+    return Recipe(
+        single(lambda: SLiCE(channels, structure, drive=drive, initial=FirstInput(), flow=flow)),
+        replace(settings, penalty=penalty),
+        structure.dim,
+        embed=False,
+        start=_start_as_the_authors,
     )
 
 
-def _start_as_the_authors(layer: SLiCE) -> None:
+def series_sizes(name: str) -> tuple[str, ...]:
+    """The sizes that the name of a model for series may carry."""
+    return (*inspect.signature(STRUCTURES[name]).parameters, "window", "depth")
+
+
+def _start_as_the_authors(model: SequenceModel) -> None:
     """h_0 by a map with uniform entries, and low-rank factors of deviation 0.25 / sqrt(r)."""
+    (layer,) = model.blocks
+    assert isinstance(layer, SLiCE)
     bound = layer.channels**-0.5
     for tensor in layer.start.parameters():
         nn.init.uniform_(tensor, -bound, bound)

@@ -1,21 +1,29 @@
-"""Models for sequences of tokens: sizes and training settings, as plain data.
+"""SLiCEs for sequences of tokens: sizes and training settings, as plain data.
 
-Two recipes of our own are the defaults: `orthogonal-slice` for word problems and
-`projective-slice` for everything else. The others are the paper's, with the sizes of its state
-tracking experiments: 1024 non-zero entries a matrix and one layer on word problems, 512 and two
-layers on regular languages, h_0 from the first input, Euler steps of length 1/40, and the
-initialisation of the authors' code.
+The paper's seven structures have the sizes of its state tracking experiments: 1024 non-zero entries
+a matrix and one layer on word problems, 512 and two layers on regular languages. Their recipe
+`paper` has h_0 from the first input, Euler steps of length 1/40, the initialisation of the authors'
+code and 100,000 steps. Their recipe `fast` is one for all of them: a learned h_0, steps of length
+channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
+grow, and a pressure on the transitions to be isometries; see `slicekit.training.isometry`.
+
+Two models are our own, and the defaults: `orthogonal-slice` for word problems and
+`projective-slice` for everything else.
 
 Glossary: width is the size of the embedding; dim is d_h; dt scales the increments (1, X) dt.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from slicekit.catalogue.recipes import FAST, PAPER, Recipe
+from slicekit.catalogue.sizes import Sizes
 from slicekit.layers import (
+    Block,
     FirstInput,
     InitialState,
     Learned,
@@ -41,59 +49,20 @@ from slicekit.training.settings import Settings
 WORDS = "words"
 LANGUAGES = "languages"
 
-
-@dataclass(frozen=True)
-class Design:
-    """A model for one family of tasks with tokens.
-
-    Attributes:
-        structure: what the matrices of every layer look like.
-        settings: how it is trained.
-        layers: how many blocks.
-        width: size of the embedding; None for the structure's dim.
-        dt: length of a step in time.
-        initial: where states start.
-        projective: whether direction and norm are carried apart.
-        wiring: where the norms are.
-        dropout: probability, in every block.
-        deviation: initial standard deviation as in the authors' code; None for slicekit's own.
-    """
-
-    structure: Structure
-    settings: Settings
-    layers: int = 1
-    width: int | None = None
-    dt: float = 1 / 40
-    initial: InitialState = field(default_factory=FirstInput)
-    projective: bool = False
-    wiring: Wiring = field(default_factory=Wiring)
-    dropout: float = 0.0
-    deviation: float | None = None
-
-    def build(self, task: Task, layers: int | None = None) -> SequenceModel:
-        """The model, initialised from torch's global source of randomness."""
-        model = SequenceModel(
-            vocabulary=task.vocabulary,
-            outputs=task.outputs,
-            width=self.structure.dim if self.width is None else self.width,
-            layers=self.layers if layers is None else layers,
-            mixer=self._mixer,
-            wiring=self.wiring,
-            dropout=self.dropout,
-        )
-        if self.deviation is not None:
-            _start_as_the_authors(model, self.deviation)
-        return model
-
-    def _mixer(self, width: int) -> SLiCE:
-        return SLiCE(
-            width,
-            self.structure,
-            drive=TimeAndInput(self.dt),
-            initial=self.initial,
-            projective=self.projective,
-        )
-
+FAST_WORDS = Settings(
+    steps=3000,
+    rate=4e-3,
+    decay=0.0,
+    consistency=30.0,
+    isometry=1000.0,
+    isometry_steps=1000,
+    mixed_lengths=False,
+    grow_at=0.9,
+    grow_factor=1.6,
+    evaluate_every=100,
+    validation_batches=1,
+)
+"""Ours for the paper's structures on word problems."""
 
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,
@@ -134,32 +103,112 @@ PAPER_LANGUAGES = replace(
     PAPER_WORDS, rate=2e-3, stop_at=0.9995, evaluate_every=5000, checkpoint_every=5000
 )
 
+WIDEST = 256
+"""Largest embedding of the recipe `fast`: a block's linear maps would cost more than its states."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """SLiCEs in blocks, for tokens.
+
+    Attributes:
+        structure: what the matrices of every layer look like.
+        dt: length of a step in time.
+        initial: where states start.
+        projective: whether direction and norm are carried apart.
+        wiring: where the norms are.
+    """
+
+    structure: Structure
+    dt: float
+    initial: InitialState = field(default_factory=Learned)
+    projective: bool = False
+    wiring: Wiring = field(default_factory=Wiring)
+
+    def __call__(self, width: int, layers: int, dropout: float) -> list[nn.Module]:
+        """The blocks."""
+        return [Block(self.mixer(width), width, self.wiring, dropout) for _ in range(layers)]
+
+    def mixer(self, width: int) -> SLiCE:
+        """One layer."""
+        return SLiCE(
+            width,
+            self.structure,
+            drive=TimeAndInput(self.dt),
+            initial=self.initial,
+            projective=self.projective,
+        )
+
+
+DEVIATION = 0.5
+"""Initial standard deviation in the authors' code, before the factor of the structure."""
+
+
+def published(structure: Structure, words: bool) -> Recipe:
+    """The paper's protocol: its blocks, start and training."""
+    stack = Stack(structure, dt=1 / 40, initial=FirstInput())
+    return Recipe(
+        stack,
+        PAPER_WORDS if words else PAPER_LANGUAGES,
+        structure.dim,
+        layers=1 if words else 2,
+        dropout=0.1 if words else 0.01,
+        start=_start_as_the_authors,
+    )
+
+
+def isometric(structure: Structure, words: bool) -> Recipe:
+    """Ours for the paper's structures; what differs follows from the size of the structure."""
+    width = min(structure.dim, WIDEST)
+    if words:
+        stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
+        return Recipe(stack, FAST_WORDS, width)
+    stack = Stack(structure, (width + 1) ** -0.5, projective=True, wiring=Wiring(mixed=True))
+    return Recipe(stack, PROJECTIVE_SETTINGS, width, layers=2)
+
+
+def rotating(structure: Structure, words: bool) -> Recipe:
+    """Rotations by whole angles: dt = 1."""
+    return Recipe(Stack(structure, dt=1.0), ORTHOGONAL_SETTINGS, structure.dim)
+
+
+def forgetting(structure: Structure, words: bool) -> Recipe:
+    """Directions of a state whose norm is carried apart."""
+    width = 64
+    wiring = Wiring(mixed=True)
+    stack = Stack(structure, (width + 1) ** -0.5, projective=True, wiring=wiring)
+    return Recipe(stack, PROJECTIVE_SETTINGS, width)
+
 
 @dataclass(frozen=True)
 class TokenModel:
-    """A model's designs for both families of tasks.
+    """A named SLiCE on tokens.
 
     Attributes:
         summary: one line.
-        words: its design for word problems.
-        languages: its design for regular languages and other tasks.
+        structure: makes its structure of the sizes.
+        words: the sizes on word problems.
+        languages: the sizes on regular languages and other tasks.
+        fast: makes the recipe `fast`, given the structure and whether the task is a word problem.
     """
 
     summary: str
-    words: Design
-    languages: Design
+    structure: Callable[..., Structure]
+    words: Mapping[str, int | float]
+    languages: Mapping[str, int | float]
+    fast: Callable[[Structure, bool], Recipe] = isometric
 
-    def design(self, task: Task) -> Design:
-        """The design for a task."""
-        return self.words if task.family == WORDS else self.languages
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of its sizes."""
+        return tuple(self.words)
 
-
-def _paper(summary: str, words: Structure, languages: Structure) -> TokenModel:
-    return TokenModel(
-        summary,
-        Design(words, PAPER_WORDS, dropout=0.1, deviation=0.5),
-        Design(languages, PAPER_LANGUAGES, layers=2, dropout=0.01, deviation=0.5),
-    )
+    def recipe(self, task: Task, recipe: str, sizes: Sizes) -> Recipe:
+        """The recipe of that name for a task."""
+        words = task.family == WORDS
+        chosen: dict[str, Any] = {**(self.words if words else self.languages), **sizes}
+        make = {FAST: self.fast, PAPER: published}[recipe]
+        return make(self.structure(**chosen), words)
 
 
 def _sparse(dim: int, epsilon: float) -> Sparse:
@@ -167,39 +216,61 @@ def _sparse(dim: int, epsilon: float) -> Sparse:
     return Sparse(dim, epsilon=epsilon, scale=dim ** ((epsilon - 1) / 2))
 
 
-_ORTHOGONAL: dict[str, Any] = {"dt": 1.0, "initial": Learned()}
-
-_PROJECTIVE: dict[str, Any] = {
-    "width": 64,
-    "dt": 65**-0.5,  # so that a transition starts as I plus a matrix of spectral radius 1
-    "initial": Learned(),
-    "projective": True,
-    "wiring": Wiring(mixed=True),
-}
+ROTATIONS = {"dim": 128, "block": 8}
 
 TOKEN_MODELS: dict[str, TokenModel] = {
     "orthogonal-slice": TokenModel(
         "rotations in blocks of 8: every flow is an isometry, so nothing fades or explodes",
-        Design(Orthogonal(128, block=8), ORTHOGONAL_SETTINGS, **_ORTHOGONAL),
-        Design(Orthogonal(128, block=8), ORTHOGONAL_SETTINGS, **_ORTHOGONAL),
+        Orthogonal,
+        words=ROTATIONS,
+        languages=ROTATIONS,
+        fast=rotating,
     ),
     "projective-slice": TokenModel(
         "one dense block whose direction and norm are carried apart: it can rotate and forget",
-        Design(Dense(96), PROJECTIVE_SETTINGS, **_PROJECTIVE),
-        Design(Dense(96), PROJECTIVE_SETTINGS, **_PROJECTIVE),
+        Dense,
+        words={"dim": 96},
+        languages={"dim": 96},
+        fast=forgetting,
     ),
-    "bd-slice": _paper("the paper's BD-SLiCE", BlockDiagonal(256, 4), BlockDiagonal(128, 4)),
-    "dplr-slice": _paper("the paper's DPLR-SLiCE", JointDPLR(205, 2), JointDPLR(57, 4)),
-    "wh-slice": _paper("the paper's WH-SLiCE", WalshHadamard(1024), WalshHadamard(512)),
-    "s-slice": _paper("the paper's S-SLiCE", _sparse(128, 3 / 7), _sparse(64, 1 / 2)),
-    "de-lncde": _paper("the paper's dense LNCDE", Dense(32), Dense(22)),
-    "d-slice": _paper("the paper's D-SLiCE", Diagonal(1024), Diagonal(512)),
-    "d-de-slice": _paper("the paper's D-DE-SLiCE", DiagonalDense(518, 23), DiagonalDense(272, 16)),
+    "bd-slice": TokenModel(
+        "the paper's BD-SLiCE",
+        BlockDiagonal,
+        words={"dim": 256, "block": 4},
+        languages={"dim": 128, "block": 4},
+    ),
+    "dplr-slice": TokenModel(
+        "the paper's DPLR-SLiCE",
+        JointDPLR,
+        words={"dim": 205, "rank": 2},
+        languages={"dim": 57, "rank": 4},
+    ),
+    "wh-slice": TokenModel(
+        "the paper's WH-SLiCE", WalshHadamard, words={"dim": 1024}, languages={"dim": 512}
+    ),
+    "s-slice": TokenModel(
+        "the paper's S-SLiCE",
+        _sparse,
+        words={"dim": 128, "epsilon": 3 / 7},
+        languages={"dim": 64, "epsilon": 1 / 2},
+    ),
+    "de-lncde": TokenModel(
+        "the paper's dense LNCDE", Dense, words={"dim": 32}, languages={"dim": 22}
+    ),
+    "d-slice": TokenModel(
+        "the paper's D-SLiCE", Diagonal, words={"dim": 1024}, languages={"dim": 512}
+    ),
+    "d-de-slice": TokenModel(
+        "the paper's D-DE-SLiCE",
+        DiagonalDense,
+        words={"dim": 518, "block": 23},
+        languages={"dim": 272, "block": 16},
+    ),
 }
 """By name, in the order to list them in."""
 
 
-def _start_as_the_authors(model: SequenceModel, deviation: float) -> None:
+def _start_as_the_authors(model: SequenceModel) -> None:
     """Factors with deviation s / sqrt(r), and the initial map with s, whatever its size."""
     for layer in model.modules():
         if not isinstance(layer, SLiCE):
@@ -209,14 +280,14 @@ def _start_as_the_authors(model: SequenceModel, deviation: float) -> None:
         if isinstance(structure, JointDPLR):
             sizes = {"left": structure.rank**-0.5, "right": structure.rank**-0.5}
         for name, tensor in layer.A.named_parameters():
-            _scale(tensor, deviation, sizes.get(name))
+            _scale(tensor, sizes.get(name))
         for tensor in layer.start.parameters():
-            nn.init.normal_(tensor, std=deviation)
+            nn.init.normal_(tensor, std=DEVIATION)
 
 
-def _scale(tensor: nn.Parameter, deviation: float, size: float | None) -> None:
+def _scale(tensor: nn.Parameter, size: float | None) -> None:
     if size is not None:
-        nn.init.normal_(tensor, std=deviation * size)
+        nn.init.normal_(tensor, std=DEVIATION * size)
     else:
         with torch.no_grad():
-            tensor.mul_(deviation)
+            tensor.mul_(DEVIATION)

@@ -44,15 +44,19 @@ def train_command(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="A name of `slicekit models`; the task's best by default.")
+        str | None,
+        typer.Option(
+            help="A name of `slicekit models`, perhaps with sizes: bd-slice:dim=128,block=8; the "
+            "task's best by default."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="fast, ours and the default, or paper, the published protocol."),
     ] = None,
     layers: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Number of blocks; the model's own by default."),
-    ] = None,
-    width: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Width of a baseline; its own by default."),
     ] = None,
     length: Annotated[
         int | None,
@@ -84,11 +88,11 @@ def train_command(
     Examples:
       slicekit train a5                                    the main result, in a few minutes
       slicekit train parity --length 20 --stop-at 1
-      slicekit train a5 --model bd-slice --steps 5000 --seed 1 --out runs/paper
+      slicekit train a5 --model bd-slice --recipe paper --seed 1 --out runs/paper
       slicekit train a5 --out runs/paper --resume          go on after a crash
       slicekit train --config runs/paper/config.toml --out runs/again
       slicekit train cycle-navigation --task-option states=7
-      slicekit train parity --model mamba --width 512
+      slicekit train parity --model mamba:width=512
       slicekit train my_task.py:MyTask --batch 64 --clip none
       slicekit train my_task.py:draw --task-option vocabulary=3 --task-option outputs=2
       slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
@@ -112,8 +116,8 @@ def train_command(
     told = {
         "task": task,
         "model": model,
+        "recipe": recipe,
         "layers": layers,
-        "width": width,
         "length": length,
         "out": None if out is None else str(out),
         "threads": threads,
@@ -274,6 +278,9 @@ def models_command(
     task: Annotated[
         str | None, typer.Option(help="Also parameters and settings for this task.")
     ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Whose: fast, ours, or paper, the published protocol.")
+    ] = "fast",
     task_option: TaskOptions = None,
     as_json: Json = False,
 ) -> None:
@@ -283,11 +290,12 @@ def models_command(
     Examples:
       slicekit models
       slicekit models --task a5
+      slicekit models --task a5 --recipe paper
       slicekit models --task parity --json
     """
     from slicekit.cli import listings
 
-    listings.show_models(task, _options(task_option), as_json)
+    listings.show_models(task, _options(task_option), recipe, as_json)
 
 
 def tasks_command(as_json: Json = False) -> None:

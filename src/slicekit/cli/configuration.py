@@ -44,7 +44,7 @@ KEYS: dict[str, Rule] = {
     "task": _text,
     "model": _text,
     "layers": Whole(1),
-    "width": Whole(1),
+    "recipe": _text,
     "length": Whole(1),
     "threads": Whole(1),
     "out": _text,
@@ -182,9 +182,9 @@ class Choice:
         task_name: as the user gave it.
         task_options: arguments of the task.
         task: made from both.
-        model_name: one of the catalogue's.
+        model_name: one of the catalogue's, with its sizes.
+        recipe: which of the model's recipes.
         layers: number of blocks, or None for the model's own.
-        width: of a baseline's blocks, or None for its own.
         settings: of the training.
         threads: for torch to use, or None for its own choice.
     """
@@ -193,8 +193,8 @@ class Choice:
     task_options: dict[str, Any]
     task: Task
     model_name: str
+    recipe: str
     layers: int | None
-    width: int | None
     settings: Settings
     threads: int | None
 
@@ -203,8 +203,8 @@ class Choice:
         return catalogue.build(
             self.model_name,
             self.task,
+            recipe=self.recipe,
             layers=self.layers,
-            width=self.width,
             seed=self.settings.seed,
         )
 
@@ -213,8 +213,8 @@ class Choice:
         everything = {
             "task": tasks.absolute(self.task_name),
             "model": self.model_name,
+            "recipe": self.recipe,
             "layers": self.layers,
-            "width": self.width,
             "threads": self.threads,
             OPTIONS: self.task_options or None,
         }
@@ -235,10 +235,11 @@ def resolve(table: Mapping[str, Any]) -> Choice:
         options, length = options | {"length": length}, None
     task = make_task(name, options)
     model = table.get("model") or catalogue.default(task)
-    recipe, given = catalogue.settings(model, task).as_table(), table.get(TRAINING, {})
-    settings = Settings.from_table(_with_lengths(recipe | given, given, length, task))
-    sizes = table.get("layers"), table.get("width")
-    return Choice(name, options, task, model, *sizes, settings, table.get("threads"))
+    recipe, given = table.get("recipe", catalogue.FAST), table.get(TRAINING, {})
+    own = catalogue.settings(model, task, recipe).as_table()
+    settings = Settings.from_table(_with_lengths(own | given, given, length, task))
+    layers, threads = table.get("layers"), table.get("threads")
+    return Choice(name, options, task, model, recipe, layers, settings, threads)
 
 
 def _with_lengths(

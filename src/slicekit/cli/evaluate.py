@@ -168,8 +168,8 @@ def _from_checkpoint(
         raise ValueError(f"{folder.config} names no model")
     stored, path = newest_checkpoint(folder.checkpoints), folder.last_checkpoint()
     assert stored is not None and path is not None
-    layers, width = config.get("layers"), config.get("width")
-    model = catalogue.build(config["model"], task, layers=layers, width=width)
+    layers, recipe = config.get("layers"), config.get("recipe", catalogue.FAST)
+    model = catalogue.build(config["model"], task, recipe=recipe, layers=layers)
     try:
         model.load_state_dict(stored.part("model") | stored.part("average"))
     except RuntimeError as error:

@@ -12,12 +12,12 @@ from slicekit.tasks.archive_task import on_disk
 from slicekit.training import Settings
 
 
-def show_models(task_name: str | None, options: dict[str, Any], as_json: bool) -> None:
-    """List the named models; for a task, made with options, with parameters and settings."""
+def show_models(task_name: str | None, options: dict[str, Any], recipe: str, as_json: bool) -> None:
+    """List the named models; for a task, made with options, with a recipe's sizes and settings."""
     with one_line("models"):
         task = None if task_name is None else make_task(task_name, options)
         names = catalogue.MODELS if task is None else catalogue.names(task)
-        found = [_model(name, task) for name in names]
+        found = [_model(name, task, recipe) for name in names]
         if as_json:
             print(json.dumps(found, indent=2))
             return
@@ -28,25 +28,29 @@ def show_models(task_name: str | None, options: dict[str, Any], as_json: bool) -
                 table.add_row(model["name"], model["summary"])
             note = "Parameters and settings for a task: slicekit models --task a5"
         else:
-            table = display.table("model", "parameters", "settings", right=("parameters",))
+            columns = ("model", "sizes", "parameters", "settings")
+            table = display.table(*columns, right=("parameters",))
             for model in found:
                 star = " *" if model["default"] else ""
                 unusual = ", ".join(f"{k} {_written(x)}" for k, x in _unusual(model).items())
-                table.add_row(f"{model['name']}{star}", f"{model['parameters']:,}", unusual)
+                cells = (", ".join(model["sizes"]), f"{model['parameters']:,}", unusual)
+                table.add_row(f"{model['name']}{star}", *cells)
             note = (
-                f"* trained on {task_name} when no model is named. Settings that are not told have "
-                "the defaults of slicekit.training.Settings."
+                f"* trained on {task_name} when no model is named. Sizes are part of a name, as in "
+                "bd-slice:dim=64. Settings that are not told have the defaults of "
+                "slicekit.training.Settings."
             )
         console.print(table)
         console.print(note, markup=False)
 
 
-def _model(name: str, task: Task | None) -> dict[str, Any]:
+def _model(name: str, task: Task | None, recipe: str) -> dict[str, Any]:
     told: dict[str, Any] = {"name": name, "summary": catalogue.MODELS[name].summary}
     if task is not None:
-        parameters = catalogue.build(name, task).parameters()
+        parameters = catalogue.build(name, task, recipe=recipe).parameters()
+        told["sizes"] = catalogue.sizes_of(name, task)
         told["parameters"] = sum(x.numel() for x in parameters)
-        told["settings"] = catalogue.settings(name, task).as_table()
+        told["settings"] = catalogue.settings(name, task, recipe).as_table()
         told["default"] = catalogue.default(task) == name
     return told
 

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from slicekit import catalogue
 from slicekit.cli import display
 from slicekit.cli.errors import BadUsage, one_line
 from slicekit.cli.lengths import parse_lengths
@@ -34,8 +35,11 @@ def study_command(
         str | None, typer.Argument(help="Which study; without one, they are listed.")
     ] = None,
     models: Annotated[
-        str | None, typer.Option(help="Names of `slicekit models`, as in bd-slice,dplr-slice.")
+        str | None, typer.Option(help="Names of `slicekit models`, as in bd-slice:dim=64,mamba.")
     ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="fast, ours, or paper, the published protocol.")
+    ] = catalogue.FAST,
     seeds: Annotated[str | None, typer.Option(help="As in 0,1,2: a run each.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of training; the model's own by default.")
@@ -77,6 +81,7 @@ def study_command(
       slicekit study                                           which there are
       slicekit study languages                                 our recipe, five seeds
       slicekit study a5-lengths --models bd-slice --steps 5000 --seeds 0,1
+      slicekit study a5-lengths --recipe paper                 100,000 steps each, as published
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
@@ -91,6 +96,7 @@ def study_command(
         study = make(name)
         choice = Choice(
             models=_names(models),
+            recipe=recipe,
             seeds=None if seeds is None else _numbers(seeds),
             steps=steps,
             batch=batch,
@@ -105,7 +111,7 @@ def study_command(
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(text.split(","))
+    return None if text is None else catalogue.split_names(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import torch
 import typer
 from rich.console import Console
 
-from slicekit import tasks
+from slicekit import catalogue, tasks
 from slicekit.cli import display
 from slicekit.cli.configuration import (
     Choice,
@@ -115,7 +115,8 @@ def _try_out(choice: Choice) -> None:
 def _new_folder(out: str | None, choice: Choice) -> Path:
     if out is None:
         task = re.sub(r"[^\w.-]+", "-", choice.task_name.rpartition(":")[2])
-        return _claimed(RUNS / f"{task}-{choice.model_name}-{choice.settings.seed}")
+        model = catalogue.as_path(choice.model_name, choice.recipe)
+        return _claimed(RUNS / f"{task}-{model}-{choice.settings.seed}")
     path = Path(out)
     if RunFolder(path).holds_run():
         raise FileExistsError(
@@ -188,7 +189,7 @@ def _plain(choice: Choice) -> dict[str, Any]:
         "task_options": choice.task_options,
         "model": choice.model_name,
         "layers": choice.layers,
-        "width": choice.width,
+        "recipe": choice.recipe,
     }
     return told | {x.name: getattr(choice.settings, x.name) for x in fields(choice.settings)}
 

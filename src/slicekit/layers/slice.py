@@ -31,6 +31,9 @@ from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
 
+DEFECT_ROWS = 64
+"""How many steps are looked at for their distance from isometries."""
+
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 
@@ -325,6 +328,35 @@ class SLiCE(nn.Module):
         """Sum of the Frobenius norms of the structure's tensors, the paper's penalty."""
         norms = [torch.linalg.vector_norm(x) for x in self.A.floating()]
         return torch.stack(norms).sum()
+
+    def isometry_defect(self, x: Tensor | Tabulated) -> Tensor:
+        """How far the steps that an input drives are from isometries: the mean of |M^T M - I|².
+
+        Zero for every input where each step keeps all distances between states, so that nothing
+        fades or grows. Some steps stand for all, drawn at random, where there are many.
+
+        Args:
+            x: (batch, length, channels), or `Tabulated` inputs, all rows of whose table count.
+
+        Returns:
+            A scalar with a gradient in the parameters and in x.
+
+        Raises:
+            ValueError: under `LogODE`, whose steps are windows.
+        """
+        if isinstance(self.flow, LogODE):
+            raise ValueError(f"flow={self.flow!r}; expected a flow whose steps are elements")
+        with torch.autocast(x.device.type, enabled=False):
+            if isinstance(x, Tabulated) and self.pointwise:
+                rows = _full(x).map(self.drive).table
+            else:
+                path = _full(x.dense() if isinstance(x, Tabulated) else x)
+                rows = _dense(self._increments(path, None, 0)).flatten(0, 1)
+            if rows.shape[0] > DEFECT_ROWS:
+                rows = rows[torch.randint(rows.shape[0], (DEFECT_ROWS,), device=rows.device)]
+            flow = resolve(self.structure, self.flow)
+            made = flow.transition(self.structure, self.A(rows.dtype), rows)
+            return made.isometry_defect().mean()
 
     @property
     def citations(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slicekit.catalogue import as_path
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import NOTHING, Table
@@ -87,15 +88,17 @@ class A5Layers(Study):
             grow_from=None,  # there is one length only
             grow_at=None,
         )
+        place = as_path(model, choice.recipe)
         sequences = QUICK_SEQUENCES if choice.quick else 2048
         return Plan(
-            name=f"length-{length:02d}/{model}/layers-{layers}/seed-{seed}",
+            name=f"length-{length:02d}/{place}/layers-{layers}/seed-{seed}",
             task="a5-fixed",
             model=model,
             settings=settings,
             tests=(Test(length, length, sequences),),
             options=options,
             layers=layers,
+            recipe=choice.recipe,
         )
 
     def needed(self, choice: Choice, outcomes: Sequence[Outcome]) -> Needed:

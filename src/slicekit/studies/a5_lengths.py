@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from slicekit.catalogue import as_path
 from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import Study
@@ -61,7 +62,8 @@ class A5Lengths(Study):
         if settings.stop_at is not None:
             settings = replace(settings, stop_at=STOP_AT)
         tests = self.chosen_tests(choice, [Test(n, n, SEQUENCES) for n in LENGTHS])
-        return Plan(f"{model}/seed-{seed}", "a5", model, settings, tests)
+        place = f"{as_path(model, choice.recipe)}/seed-{seed}"
+        return Plan(place, "a5", model, settings, tests, recipe=choice.recipe)
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Every seed and the mean, over all positions and at the last."""

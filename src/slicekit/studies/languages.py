@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
@@ -70,11 +71,12 @@ class Languages(Study):
         """Every model, language and seed."""
         return [
             Plan(
-                name=f"{task}/{model}/seed-{seed}",
+                name=f"{task}/{as_path(model, choice.recipe)}/seed-{seed}",
                 task=task,
                 model=model,
                 settings=self.settings(choice, model, task, seed),
                 tests=self._tests(choice),
+                recipe=choice.recipe,
             )
             for model in self.chosen_models(choice)
             for task in LANGUAGES

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from slicekit.catalogue import FAST, RECIPES
+from slicekit.suggestions import unknown
 from slicekit.training.rules import Whole
 from slicekit.training.settings import Settings
 
@@ -12,7 +14,8 @@ class Choice:
     """What a user wants of a study; None leaves it to the study.
 
     Args:
-        models: names of the catalogue; for `uea` also of its classifiers.
+        models: names of the catalogue, perhaps with sizes; for `uea` also of its classifiers.
+        recipe: of the models, `fast` or `paper`.
         seeds: a run each.
         steps: of training, instead of the model's own.
         batch: sequences of a step, instead of the model's own.
@@ -28,6 +31,7 @@ class Choice:
     """
 
     models: tuple[str, ...] | None = None
+    recipe: str = FAST
     seeds: tuple[int, ...] | None = None
     steps: int | None = None
     batch: int | None = None
@@ -39,7 +43,9 @@ class Choice:
     quick: bool = False
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check recipe and numbers."""
+        if self.recipe not in RECIPES:
+            raise unknown("recipe", self.recipe, RECIPES)
         for name, least in (("seeds", 0), ("lengths", 1)):
             for number in getattr(self, name) or ():
                 Whole(least)(name, number)
@@ -80,6 +86,7 @@ class Plan:
         tests: what it is judged by; nothing for a finite test set, all of which then counts.
         options: arguments of the task.
         layers: number of blocks, or None for the model's own.
+        recipe: which of the model's recipes.
     """
 
     name: str
@@ -89,6 +96,7 @@ class Plan:
     tests: tuple[Test, ...]
     options: dict[str, Any] = field(default_factory=dict)
     layers: int | None = None
+    recipe: str = FAST
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON gives it back."""
@@ -100,6 +108,7 @@ class Plan:
             "tests": [asdict(test) for test in self.tests],
             "options": self.options,
             "layers": self.layers,
+            "recipe": self.recipe,
         }
 
     @classmethod

@@ -52,7 +52,9 @@ def perform(plan: Plan, folder: Path) -> Outcome:
 
 def _train(plan: Plan, folder: Path) -> Outcome:
     task = tasks.make(plan.task, **plan.options)
-    model = catalogue.build(plan.model, task, layers=plan.layers, seed=plan.settings.seed)
+    model = catalogue.build(
+        plan.model, task, recipe=plan.recipe, layers=plan.layers, seed=plan.settings.seed
+    )
     result = train(model, task, plan.settings, folder=folder, resume=True, describe=_describe(plan))
     best = slicekit.load(RunFolder(folder).best)
     finite = task.whole("test") is not None
@@ -73,6 +75,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
     told = {
         "task": plan.task,
         "model": plan.model,
+        "recipe": plan.recipe,
         "layers": plan.layers,
         "task_options": plan.options or None,
     }

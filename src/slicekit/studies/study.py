@@ -13,7 +13,6 @@ from slicekit.locks import writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.tables import Table, runs_table
-from slicekit.suggestions import unknown
 from slicekit.training import Settings, figures
 
 QUICK_STEPS, QUICK_BATCH, QUICK_SEQUENCES, QUICK_LENGTH = 20, 16, 8, 128
@@ -62,8 +61,7 @@ class Study(ABC):
             ValueError: if a name is unknown.
         """
         for name in choice.models or ():
-            if name not in catalogue.MODELS:
-                raise unknown("model", name, catalogue.MODELS)
+            catalogue.check_name(name)
         return choice.models or self.models
 
     def chosen_seeds(self, choice: Choice) -> tuple[int, ...]:
@@ -88,7 +86,8 @@ class Study(ABC):
 
         With fewer steps, validations and checkpoints come at shorter distances.
         """
-        return adapted(catalogue.settings(model, tasks.make(task, **options)), choice, seed)
+        own = catalogue.settings(model, tasks.make(task, **options), choice.recipe)
+        return adapted(own, choice, seed)
 
 
 def adapted(own: Settings, choice: Choice, seed: int) -> Settings:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slicekit.catalogue.series import PAPER as SIZES
-from slicekit.catalogue.series import STRUCTURES, series_design
+from slicekit.catalogue import as_path
+from slicekit.catalogue.series import DATA_SETS as SIZES
+from slicekit.catalogue.series import STRUCTURES, series_recipe
 from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.study import adapted
 from slicekit.studies.tables import NOTHING, Table, mean_and_deviation, percent
@@ -37,8 +38,6 @@ Runs = dict[tuple[str, str, str], list[Outcome]]
 def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Plan]:
     """Every data set of the paper that is there, model, generator and seed.
 
-    With as many steps as the paper's, the rate is also the paper's, and so is the patience.
-
     Raises:
         ValueError: if there is no such seed.
     """
@@ -59,15 +58,15 @@ def _plan(choice: Choice, data_set: str, model: str, splits: str, seed: int) -> 
     options: dict[str, Any] = {"splits": splits, "seed": SEEDS[seed]}
     if choice.data is not None:
         options["data"] = choice.data
-    design = series_design(model, data_set)
-    long = choice.steps is not None and choice.steps >= design.published.steps
+    recipe = series_recipe(model, data_set, SIZES[data_set].channels, choice.recipe, {})
     return Plan(
-        name=f"paper/{data_set}/{model}/{splits}/seed-{seed}",
+        name=f"paper/{data_set}/{as_path(model, choice.recipe)}/{splits}/seed-{seed}",
         task=data_set,
         model=model,
-        settings=adapted(design.published if long else design.settings, choice, seed),
+        settings=adapted(recipe.settings, choice, seed),
         tests=(),
         options=options,
+        recipe=choice.recipe,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from slicekit.catalogue import as_path
 from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import Study
@@ -37,7 +38,8 @@ class WordProblems(Study):
     def _plan(self, choice: Choice, model: str, group: str, seed: int) -> Plan:
         settings = self.settings(choice, model, group, seed)
         tests = self.chosen_tests(choice, [Test(n, n, SEQUENCES) for n in LENGTHS])
-        return Plan(f"{group}/{model}/seed-{seed}", group, model, settings, tests)
+        place = f"{group}/{as_path(model, choice.recipe)}/seed-{seed}"
+        return Plan(place, group, model, settings, tests, recipe=choice.recipe)
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Every seed and the mean, over all positions and at the last."""

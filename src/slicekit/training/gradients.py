@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from slicekit.tasks.base import Batch
 from slicekit.training.captured import CapturedFeatures, head_of
 from slicekit.training.evaluation import check_logits, device_of
+from slicekit.training.isometry import CapturedDefects
 from slicekit.training.objective import Labels, cross_entropy, is_right, spread
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
@@ -18,14 +19,14 @@ class Objective:
     """What training makes small, with its gradient; a context while features are to be caught.
 
         mean cross-entropy + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
-            + mean cross-entropy of the task's extra batch
+            + pressure · defect + mean cross-entropy of the task's extra batch
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
     by telling a few large classes apart, and hold the model there.
 
     Args:
         model: called as model(inputs, lengths=lengths).
-        settings: penalty, consistency and autocast count.
+        settings: penalty, consistency, isometry and autocast count.
         processes: which share out every batch; gradients and figures are those of this process, and
             add up to those of the joint batch.
 
@@ -44,24 +45,27 @@ class Objective:
         self._device = device_of(model)
         head = head_of(model) if settings.consistency else None
         self._captured = None if head is None else CapturedFeatures(head)
+        self._defects = CapturedDefects(model) if settings.isometry else None
         self._open = ExitStack()
 
     def __enter__(self) -> "Objective":
-        """Start to listen to the features."""
-        if self._captured is not None:
-            self._open.enter_context(self._captured)
+        """Start to listen to features and layers."""
+        for captured in (self._captured, self._defects):
+            if captured is not None:
+                self._open.enter_context(captured)
         return self
 
     def __exit__(self, *error: object) -> None:
         """Stop to listen."""
         self._open.close()
 
-    def backward(self, joint: Batch, extra: Batch | None) -> Tensor:
+    def backward(self, joint: Batch, extra: Batch | None, pressure: float = 0.0) -> Tensor:
         """Add the gradient to that of the parameters.
 
         Args:
             joint: the batch of all processes, on the CPU.
             extra: the task's extra batch, of all processes, or None.
+            pressure: weight of the layers' defects.
 
         Returns:
             (4,): the objective, the mean cross-entropy, the share of right answers and the spread.
@@ -74,6 +78,8 @@ class Objective:
         if self._settings.penalty:
             norms = cast(Any, self._model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
+        if self._defects is not None:
+            total = total + pressure / self._processes.count * self._defects.take()
         if self._captured is not None:
             features = labels.select(self._captured.take())
             classes = joint.targets[joint.supervised].to(self._device)

@@ -18,6 +18,7 @@ from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.curriculum import make_curriculum
 from slicekit.training.evaluation import Tally, device_of, tally
 from slicekit.training.gradients import Objective
+from slicekit.training.isometry import Pressure
 from slicekit.training.optimiser import (
     make_optimiser,
     restore_moments,
@@ -64,6 +65,7 @@ class Trainer:
         self._lengths = settings.lengths or task.train_lengths
         self._validation_lengths = settings.validation_lengths or task.validation_lengths
         self._curriculum = make_curriculum(settings, self._lengths)
+        self._pressure = Pressure(settings, self._lengths[1])
         self._optimiser = make_optimiser(model, settings)
         self._average = None if settings.average is None else Average(model, settings.average)
         self._data = torch.Generator().manual_seed(settings.seed)
@@ -100,7 +102,9 @@ class Trainer:
         rate = learning_rate(progress.step, settings)
         batch = self._draw(longest)
         self._optimiser.zero_grad(set_to_none=True)
-        figures = self._objective.backward(batch, self.task.helper(settings.batch, self._data))
+        helper = self.task.helper(settings.batch, self._data)
+        pressure = self._pressure.weight(progress.step, longest)
+        figures = self._objective.backward(batch, helper, pressure)
         gradients = [x.grad for x in self._parameters if x.grad is not None]
         self.processes.add_up(figures, *gradients)
         norm = get_total_norm(gradients)
@@ -222,6 +226,7 @@ class Trainer:
         numbers = {
             "progress": asdict(self.progress),
             "curriculum": self._curriculum.state(),
+            "pressure": self._pressure.state(),
             "processes": self.processes.count,
         }
         return Checkpoint(self.progress.step, tensors, numbers)
@@ -248,6 +253,7 @@ class Trainer:
         if f"dropout-{self.processes.rank}" in random:
             restore_dropout(self._device, random[f"dropout-{self.processes.rank}"])
         self._curriculum.restore(stored.numbers["curriculum"])
+        self._pressure.restore(stored.numbers.get("pressure", {}))
         self.progress = Progress(**stored.numbers["progress"])
 
     def finish(self) -> None:
