@@ -148,9 +148,23 @@ def test_a_test_may_have_any_length_but_training_has_one() -> None:
     assert task.train_lengths == task.validation_lengths == task.test_lengths == (6, 6)
     batch = task.sample(3, (10, 50), seeded(0), "test")
     assert batch.inputs.shape == (3, 50)
-    for split in ("train", "validation"):
-        with pytest.raises(ValueError, match=rf"^lengths=\(3, 6\), expected \(6, 6\) .* {split}: "):
-            task.sample(3, (3, 6), seeded(0), split)
+    with pytest.raises(ValueError, match=r"^lengths=\(3, 6\), expected \(6, 6\) .* validation: "):
+        task.sample(3, (3, 6), seeded(0), "validation")
+    with pytest.raises(
+        ValueError, match=r"^lengths=\(3, 7\), expected at most \(6, 6\) .*train: "
+    ):
+        task.sample(3, (3, 7), seeded(0), "train")
+
+
+def test_training_at_shorter_lengths_gives_prefixes_of_its_words() -> None:
+    task = FixedLengthWords("a5", 6, sequences=50)
+    prefixes = as_set(task.words("train")[:, :4])
+    batch = task.sample(64, (2, 4), seeded(0), "train")
+    assert batch.inputs.shape == (64, 4) and set(batch.lengths.tolist()) == {2, 3, 4}
+    whole = [row for row, n in zip(batch.inputs, batch.lengths, strict=True) if n == 4]
+    assert as_set(torch.stack(whole)) <= prefixes
+    for row, targets, n in zip(batch.inputs, batch.targets, batch.lengths, strict=True):
+        assert targets[:n].tolist() == task.oracle(row[:n].tolist())
 
 
 @pytest.mark.parametrize(

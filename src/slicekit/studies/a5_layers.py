@@ -15,6 +15,9 @@ from slicekit.training.figures import figure, write
 THRESHOLD = 0.9
 """A model has enough layers if its validation accuracy is greater."""
 
+STOP_AT, SHORTEST = 0.995, 3
+"""Of recipes whose lengths grow: when to stop, and the length to start from."""
+
 ONE, GROWING = "1 at every length", "more as the length grows"
 PAPER = {
     "bd-slice": ONE,
@@ -82,12 +85,11 @@ class A5Layers(Study):
         options: dict[str, Any] = {"length": length}
         if choice.quick:
             options["sequences"] = 1000
-        settings = replace(
-            self.settings(choice, model, "a5-fixed", seed, **options),
-            stop_at=math.nextafter(THRESHOLD, 1),
-            grow_from=None,  # there is one length only
-            grow_at=None,
-        )
+        settings = self.settings(choice, model, "a5-fixed", seed, **options)
+        if settings.grow_at is None:
+            settings = replace(settings, stop_at=math.nextafter(THRESHOLD, 1))
+        else:  # lengths grow by prefixes of the words
+            settings = replace(settings, stop_at=STOP_AT, lengths=(min(SHORTEST, length), length))
         place = as_path(model, choice.recipe)
         sequences = QUICK_SEQUENCES if choice.quick else 2048
         return Plan(

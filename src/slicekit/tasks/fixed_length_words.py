@@ -8,7 +8,7 @@ from torch import Tensor
 
 from slicekit.tasks.base import Batch
 from slicekit.tasks.groups import Group
-from slicekit.tasks.ranges import check_split, check_whole
+from slicekit.tasks.ranges import check_range_of_lengths, check_split, check_whole, draw_lengths
 from slicekit.tasks.word_problems import WordProblem
 
 SPLIT_SEED = 1234
@@ -26,8 +26,9 @@ class FixedLengthWords(WordProblem):
     each step of training, `helper` gives a tenth of a batch of words of length 2.
 
     Training draws words uniformly, independently of each other; validation and test draw no word
-    twice before every other has come. At another length than its own, only the split "test" can be
-    sampled: it gives fresh random words.
+    twice before every other has come. At shorter lengths, training gives prefixes of its words, all
+    of whose positions are labelled, so that lengths can grow. At any other length than its own,
+    "test" gives fresh random words.
 
     Args:
         group: a `Group`, or the name of one.
@@ -95,13 +96,16 @@ class FixedLengthWords(WordProblem):
         generator: torch.Generator,
         split: str = "train",
     ) -> Batch:
-        """Words of a split; lengths are (length, length), or any for "test"."""
+        """Words of a split, or prefixes of them for "train"; lengths are any for "test"."""
         check_split(split)
-        if tuple(lengths) != (self.length, self.length):
-            if split == "test":
-                return super().sample(batch, lengths, generator)
+        low, high = check_range_of_lengths("lengths", lengths)
+        whole = low == high == self.length
+        if split == "test" and not whole:
+            return super().sample(batch, lengths, generator)
+        if high > self.length or (split == "validation" and not whole):
+            least = "at most " if split == "train" else ""
             raise ValueError(
-                f"lengths={lengths}, expected ({self.length}, {self.length}) for the split "
+                f"lengths={lengths}, expected {least}({self.length}, {self.length}) for the split "
                 f"{split}: the words of {self.name} have one length"
             )
         check_whole("batch", batch)
@@ -110,7 +114,8 @@ class FixedLengthWords(WordProblem):
             rows = torch.randint(len(words), (batch,), generator=generator)
         else:
             rows = _passes(len(words), batch, generator)
-        return self.labelled(self.letters[words[rows].long()], torch.full((batch,), self.length))
+        drawn = draw_lengths(batch, (low, high), generator)
+        return self.labelled(self.letters[words[rows, :high].long()], drawn)
 
     def helper(self, batch: int, generator: torch.Generator) -> Batch | None:
         """batch // 10 words of length 2, drawn from all of them; None if that is none."""
