@@ -21,24 +21,30 @@ from slicekit import (
     Dense,
     Diagonal,
     Differences,
+    DirectSum,
     Exponential,
     FirstInput,
     Last,
     Learned,
+    LogODE,
     Mean,
     Pointwise,
     Recurrent,
     SequenceModel,
     SLiCE,
+    Sparse,
     TimeAndInput,
     Wiring,
     load,
     save,
-    serialisation,
+    stored_files,
 )
 from slicekit.layers import FeedForward, LayerNorm, RMSNorm
+from slicekit.paths.lie_bases import hall
+from slicekit.stored_files import digest
 from slicekit.structures import Structure
 from tests.market import STRUCTURES, Circulant, every_structure
+from tests.mixers.market import MIXERS, every_mixer
 
 LAYERS: dict[str, Callable[[], SLiCE]] = {
     "defaults": lambda: SLiCE(3, Dense(4)),
@@ -243,7 +249,7 @@ def test_a_save_that_is_cut_short_leaves_the_old_file_and_no_other(
             save_file(tensors, filename, metadata=metadata)
         raise error("killed")
 
-    monkeypatch.setattr(serialisation, "save_file", killed)
+    monkeypatch.setattr(stored_files, "save_file", killed)
     with pytest.raises(error, match="killed"):
         save(make_model(), path)
     assert list(tmp_path.iterdir()) == [path]
@@ -299,12 +305,13 @@ def test_every_damage_to_the_header_is_noticed_or_harmless(tmp_path: Path) -> No
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], None]) -> None:
-    """Change the configuration and the tensors of a file."""
+    """Change the configuration and the tensors of a file, as one who knows about digests would."""
     with safe_open(path, framework="pt") as stored:
         configuration = json.loads(stored.metadata()["slicekit"])
         tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
     change(configuration, tensors)
-    save_file(tensors, path, metadata={"slicekit": json.dumps(configuration)})
+    text = json.dumps(configuration)
+    save_file(tensors, path, metadata={"slicekit": text, "digest": digest(text, tensors)})
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"slicekit": "[1, 2]"}])
@@ -341,12 +348,49 @@ def _an_unfit_argument(configuration: dict[str, Any], tensors: dict[str, Tensor]
     configuration["model"]["arguments"]["channels"] = -3
 
 
+def _another_class_of_torch(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["model"]["arguments"]["drive"] = {"nn": "DataParallel"}
+
+
 def _something_of_torch(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     configuration["model"]["arguments"]["drive"] = {"nn": "functional"}
 
 
 def _another_size(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     configuration["model"]["arguments"]["channels"] = 2
+
+
+def _a_huge_size(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["model"]["arguments"]["structure"]["arguments"]["dim"] = 400_000
+
+
+def _a_size_beyond_all(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["model"]["arguments"]["channels"] = 10**30
+
+
+def _too_deep(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    for _ in range(420):
+        configuration["model"] = {"list": [configuration["model"]]}
+
+
+def _too_many_parts(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    sizes = {"vocabulary": 2, "outputs": 2, "width": 2, "layers": 10**9}
+    arguments = sizes | {"mixer": {"nn": "Identity"}}
+    configuration["model"] = {"class": "SequenceModel", "arguments": arguments}
+
+
+def _a_class_that_is_none_of_ours(
+    configuration: dict[str, Any], tensors: dict[str, Tensor]
+) -> None:
+    configuration["model"] = {"class": "Tensor", "arguments": {"*": {"tuple": [10**12]}}}
+
+
+def _arguments_that_are_none(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["model"]["arguments"] = "none"
+
+
+def _another_dtype(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    tensors["A.blocks"] = tensors["A.blocks"].long()
 
 
 def _a_missing_tensor(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -367,7 +411,15 @@ def _a_tensor_too_many(configuration: dict[str, Any], tensors: dict[str, Tensor]
         (_an_unknown_argument, "can't be built again: .*colour"),
         (_an_unfit_argument, "can't be built again: channels=-3, expected a positive number"),
         (_something_of_torch, "can't be built again: it names torch.nn.functional"),
+        (_another_class_of_torch, "can't be built again: it names torch.nn.DataParallel"),
         (_another_size, r"the tensors do not fit the configuration: .*size mismatch for A\.blocks"),
+        (_a_huge_size, r"the tensors do not fit the configuration: .*size mismatch for A\.blocks"),
+        (_a_size_beyond_all, "can't be built again"),
+        (_too_deep, "can't be built again: it is nested too deeply"),
+        (_too_many_parts, "can't be built again: it describes far more parts than it has tensors"),
+        (_a_class_that_is_none_of_ours, "can't be built again: it holds a Tensor"),
+        (_arguments_that_are_none, "can't be built again: 'str' object has no attribute 'items'"),
+        (_another_dtype, r"A\.blocks has dtype torch.int64, expected a floating dtype"),
         (_a_missing_tensor, r"the tensors do not fit the configuration: .*Missing key.*A\.blocks"),
         (_a_tensor_too_many, r"the tensors do not fit the configuration: .*Unexpected key.*extra"),
     ],
@@ -380,6 +432,104 @@ def test_a_configuration_that_does_not_fit_is_named(
     rewrite(path, change)
     with pytest.raises(ValueError, match=rf"(?s){path}.*{message}"):
         load(path)
+
+
+def test_every_flipped_bit_of_the_numbers_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    save(make_model(), path)
+    whole = path.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(start, len(whole), 13):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"model is damaged .* does not fit its digest"):
+            load(path)
+
+
+def test_an_older_file_loads_with_one_warning(tmp_path: Path) -> None:
+    path, model = tmp_path / "model", make_model()
+    save(model, path)
+    with safe_open(path, framework="pt") as stored:
+        text = stored.metadata()["slicekit"].replace("slicekit-model-2", "slicekit-model-1")
+        tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+    save_file(tensors, path, metadata={"slicekit": text})
+    with pytest.warns(UserWarning, match="model is from an older slicekit") as caught:
+        again = load(path)
+    assert len(caught) == 1
+    assert_equal(again, model)
+    save_file(tensors, path, metadata={"slicekit": text.replace("model-1", "model-2")})
+    with pytest.raises(ValueError, match="does not fit its digest"):
+        load(path)
+
+
+def _too_few(places: Tensor) -> Tensor:
+    return places[:-1]
+
+
+def _of_another_dtype(places: Tensor) -> Tensor:
+    return places.int()
+
+
+def _in_another_order(places: Tensor) -> Tensor:
+    return places.flip(0).contiguous()
+
+
+def _twice_the_same(places: Tensor) -> Tensor:
+    return torch.cat([places[:1], places[:-1]])
+
+
+def _out_of_range(places: Tensor) -> Tensor:
+    return torch.cat([places[:-1], places.new_tensor([4 * 8 * 8])])
+
+
+@pytest.mark.parametrize("summed", [False, True], ids=["alone", "in a sum"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_too_few, r"expected one integer for each value"),
+        (_of_another_dtype, r"places has dtype torch.int32"),
+        (_in_another_order, r"places do not increase within 0\.\.255"),
+        (_twice_the_same, r"places do not increase within"),
+        (_out_of_range, r"places do not increase within"),
+    ],
+)
+def test_damaged_places_of_a_sparse_structure_are_named(
+    damage: Callable[[Tensor], Tensor], message: str, summed: bool, tmp_path: Path
+) -> None:
+    path, structure = tmp_path / "layer", Sparse(8, 0.5)
+    layer = SLiCE(3, DirectSum(Diagonal(2), structure) if summed else structure)
+    save(layer, path)
+    name = "A.part1_places" if summed else "A.places"
+
+    def change(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        tensors[name] = damage(tensors[name])
+
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=rf"{path}.*{message}"):
+        load(path)
+    if damage is not _of_another_dtype:  # which torch casts
+        spoilt = layer.state_dict() | {name: damage(layer.state_dict()[name])}
+        with pytest.raises(ValueError, match=message):
+            layer.load_state_dict(spoilt)
+
+
+@every_mixer
+def test_every_mixer_comes_back_with_its_own_numbers(name: str, tmp_path: Path) -> None:
+    mixer = MIXERS[name]()
+    save(mixer, tmp_path / "mixer")
+    before = torch.random.get_rng_state()
+    again = load(tmp_path / "mixer")
+    assert torch.equal(torch.random.get_rng_state(), before), "nothing is drawn"
+    assert_equal(again, mixer)
+
+
+def test_a_basis_made_while_loading_is_a_whole_one(tmp_path: Path) -> None:
+    """Bases are kept for all layers, also if the first was asked for without numbers."""
+    layer, x = SLiCE(5, Dense(3), flow=LogODE(depth=2, window=3)), torch.randn(2, 7, 5)
+    save(layer, tmp_path / "layer")
+    hall.cache_clear()
+    assert torch.equal(load(tmp_path / "layer")(x), layer(x))
 
 
 def test_no_pickle_is_involved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,5 +554,5 @@ def test_the_file_is_plain_safetensors_for_everyone_else(tmp_path: Path) -> None
     with safe_open(tmp_path / "model", framework="pt") as stored:
         assert set(stored.keys()) == set(model.state_dict())
         configuration = json.loads(stored.metadata()["slicekit"])
-    assert configuration["format"] == "slicekit-model-1"
+    assert configuration["format"] == "slicekit-model-2"
     assert configuration["model"]["class"] == "SequenceModel"

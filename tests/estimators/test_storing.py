@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from tests.estimators.waves import BOTH, RIDGE, SMALL, ragged, waves
@@ -14,6 +15,7 @@ pytest.importorskip("sklearn")
 
 from slicekit import Diagonal, DirectSum, Orthogonal, Sparse
 from slicekit.estimators import SliceClassifier, SliceRegressor
+from slicekit.stored_files import digest
 
 LABELS = [
     np.array(["ä", "b\n", "c"]),
@@ -111,8 +113,50 @@ def test_tensors_that_do_not_fit_are_an_error_with_the_name(tmp_path: Path) -> N
     tensors = load_file(path)
     tensors.pop(next(name for name in tensors if name.startswith("networks.")))
     save_file(tensors, path, metadata=metadata)
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged .* its digest"):
+        SliceClassifier.load(path)
+    metadata["digest"] = digest(metadata["slicekit"], as_torch(tensors))
+    save_file(tensors, path, metadata=metadata)
     with pytest.raises(ValueError, match=r"model\.safetensors: the estimator can't be built"):
         SliceClassifier.load(path)
+
+
+HOSTILE: dict[str, tuple[str, Any]] = {
+    "a width": ("networks.0.arguments.width", 10**6),
+    "a count": ("recipe.arguments.layers", "many"),
+    "a name": ("fitted", {"predict": 3}),
+    "channels": ("fitted.n_channels_in_", 5),
+    "labels": ("fitted.classes_", {"dtype": "<U400000000", "values": ["a", "b", "c"]}),
+    "an answer": ("fitted.classes_", {"dtype": "<U1", "values": list("abcd")}),
+    "a window": ("features.windows.size", -1),
+    "a duration": ("features.preparation.duration", "long"),
+    "no networks": ("networks", []),
+    "another network": ("networks.0", {"class": "Tensor", "arguments": {}}),
+}
+
+
+@pytest.mark.parametrize(("place", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_a_header_that_does_not_fit_is_an_error_with_the_name(
+    place: str, value: Any, tmp_path: Path
+) -> None:
+    path = saved(tmp_path)
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(json.loads(raw[8 : 8 + size])["__metadata__"]["slicekit"])
+    *way, last = place.split(".")
+    inner = header
+    for name in way:
+        inner = inner[int(name) if isinstance(inner, list) else name]
+    inner[int(last) if isinstance(inner, list) else last] = value
+    text, tensors = json.dumps(header), load_file(path)
+    metadata = {"slicekit": text, "digest": digest(text, as_torch(tensors))}
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(ValueError, match=r"model\.safetensors: the estimator can't be built"):
+        SliceClassifier.load(path)
+
+
+def as_torch(tensors: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(x) for name, x in tensors.items()}
 
 
 def test_what_can_not_be_described_leaves_the_old_file(tmp_path: Path) -> None:

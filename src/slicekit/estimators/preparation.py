@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_positive, check_shape
 from slicekit.estimators.inputs import Cases
 from slicekit.paths import LastValue, valid_mask
 
@@ -60,6 +61,19 @@ class Preparation:
     duration: float
     step: float | None
     timed: bool
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together: they may come from a file."""
+        for name, dtype in (("centre", torch.float64), ("spread", torch.float64)):
+            check_shape(name, getattr(self, name), (len(self.centre),))
+            if getattr(self, name).dtype != dtype:
+                raise TypeError(f"{name} has dtype {getattr(self, name).dtype}, expected {dtype}")
+        check_shape("gaps", self.gaps, (len(self.centre),))
+        if self.gaps.dtype != torch.bool or not isinstance(self.timed, bool):
+            raise TypeError(f"gaps are {self.gaps.dtype} and timed={self.timed!r}, expected bool")
+        check_positive("duration", self.duration)
+        if self.step is not None:
+            check_positive("step", self.step)
 
     @classmethod
     def fit(cls, cases: Cases) -> "Preparation":

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.checks import Lengths, check_positive
+from slicekit.descriptions.checks import check_size
 from slicekit.flows import Euler
 from slicekit.layers import Learned, SLiCE, State, States, TimeAndInput
 from slicekit.paths import valid_mask
@@ -104,6 +105,8 @@ class Reservoir(nn.Module):
     ) -> None:
         """Make the tensors; thresholds and read-out are zero before they are fitted."""
         super().__init__()
+        for name, value in (("thresholds", thresholds), ("parts", parts), ("length", length)):
+            check_size(name, value)
         self.channels, self.outputs, self.layer = channels, outputs, layer
         self.parts, self.length = parts, length
         seen = layer.outputs + layer.outputs // 2

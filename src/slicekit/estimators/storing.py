@@ -5,18 +5,14 @@ labels and the networks' configurations. It only names classes that slicekit kno
 caller of `load` hands over: loading a file runs no code from it.
 """
 
-import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save
-from torch import nn
 
-from slicekit import files
+from slicekit.configurations import assemble, build, describe
 from slicekit.devices import Device, find_device
 from slicekit.estimators.features import Features
 from slicekit.estimators.fitting import History
@@ -24,11 +20,12 @@ from slicekit.estimators.network import Max, Recipe, SeriesNetwork
 from slicekit.estimators.preparation import Preparation
 from slicekit.estimators.reservoir import RandomRecipe, Reservoir
 from slicekit.estimators.windows import Windows
-from slicekit.serialisation import build, describe, read_stored
+from slicekit.stored_files import read_stored, told, write_stored
 
-FORMAT = "slicekit-estimator-1"
 KINDS = (Recipe, SeriesNetwork, Max, RandomRecipe, Reservoir)
 OWN: dict[str, type] = {kind.__name__: kind for kind in KINDS}
+FITTED = ("n_channels_in_", "n_features_in_", "feature_names_in_", "classes_", "centre_", "spread_")
+"""What `fit` finds out, besides tensors and networks; not every estimator has all of it."""
 
 
 def write(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -40,7 +37,6 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
     features: Features = estimator.features_
     parts = {"preparation": features.preparation, "windows": features.windows}
     header = {
-        "format": FORMAT,
         "estimator": type(estimator).__name__,
         "parameters": {k: describe(_plain(v), k) for k, v in parameters.items()},
         "fitted": _fitted(estimator),
@@ -61,11 +57,7 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
     for i, network in enumerate(estimator.networks_):
         for name, x in network.state_dict().items():
             tensors[f"networks.{i}.{name}"] = x
-    tensors = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
-    files.write(target, save(tensors, metadata={"slicekit": json.dumps(header)}))
+    write_stored(path, "estimator", header, tensors)
 
 
 def read(
@@ -73,16 +65,19 @@ def read(
 ) -> Any:
     """The inverse of `write`; errors name the file."""
     find_device(device)
-    header, tensors = read_stored(path, FORMAT, "estimator")
+    header, tensors = read_stored(path, "estimator")
     if header.get("estimator") != kind.__name__:
         raise ValueError(
             f"{path} holds a {header.get('estimator')}; load it with {header.get('estimator')}.load"
         )
     handed = OWN | {cls.__name__: cls for cls in classes}
+    # The file may be a stranger's, and then a constructor may raise anything.
     try:
-        return _rebuild(kind, header, tensors, handed, device)
-    except (ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ValueError(f"{path}: the estimator can't be built again: {error}") from error
+        estimator = _rebuild(kind, header, tensors, handed, device)
+        _check(estimator)
+    except Exception as error:
+        raise ValueError(f"{path}: the estimator can't be built again: {told(error)}") from error
+    return estimator
 
 
 def _rebuild(
@@ -95,6 +90,8 @@ def _rebuild(
     parameters = {k: build(v, handed) for k, v in header["parameters"].items()}
     estimator = kind(**(parameters | {"device": device}))
     for name, value in header["fitted"].items():
+        if name not in FITTED:
+            raise ValueError(f"it has {name!r}, which is nothing that `fit` finds out")
         setattr(estimator, name, _array(value) if isinstance(value, dict) else value)
     numbers = header["features"]
     estimator.features_ = Features(
@@ -108,13 +105,33 @@ def _rebuild(
     ]
     networks = []
     for i, described in enumerate(header["networks"]):
-        network = build(described, handed)
-        if not isinstance(network, nn.Module):
-            raise TypeError(f"it describes a {type(network).__name__}, not a network")
-        network.load_state_dict(_below(f"networks.{i}.", tensors))
+        network = assemble(described, handed, _below(f"networks.{i}.", tensors))
         networks.append(network.to(find_device(device)).eval())
     estimator.networks_ = networks
     return estimator
+
+
+def _check(estimator: Any) -> None:
+    """Raise unless features, networks and what they predict fit together."""
+    features: Features = estimator.features_
+    answers = getattr(estimator, "classes_", None)
+    if answers is None:
+        answers = estimator.centre_
+        if np.shape(estimator.spread_) != answers.shape:
+            raise ValueError(
+                f"spread_ has shape {np.shape(estimator.spread_)}, not {answers.shape}"
+            )
+    if features.preparation.inputs != estimator.n_channels_in_:
+        inputs = features.preparation.inputs
+        raise ValueError(f"it prepares {inputs} channels, not {estimator.n_channels_in_}")
+    if not estimator.networks_:
+        raise ValueError("it has no network")
+    for network in estimator.networks_:
+        if not isinstance(network, SeriesNetwork | Reservoir):
+            raise TypeError(f"it has a {type(network).__name__} as a network")
+        sizes, expected = (network.channels, network.outputs), (features.channels, answers.size)
+        if sizes != expected:
+            raise ValueError(f"a network has (channels, outputs) {sizes}, expected {expected}")
 
 
 def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -123,10 +140,7 @@ def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Ten
 
 def _fitted(estimator: Any) -> dict[str, Any]:
     """What `fit` found out, but for tensors and networks: numbers, and arrays as lists."""
-    names = ("n_channels_in_", "n_features_in_", "classes_", "centre_", "spread_")
-    found = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-    if hasattr(estimator, "feature_names_in_"):
-        found["feature_names_in_"] = estimator.feature_names_in_
+    found = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
     return {k: _listed(v, k) if isinstance(v, np.ndarray) else v for k, v in found.items()}
 
 
@@ -142,7 +156,11 @@ def _listed(array: np.ndarray, name: str) -> dict[str, Any]:
 
 
 def _array(stored: dict[str, Any]) -> np.ndarray:
-    return np.array(stored["values"], dtype=np.dtype(stored["dtype"]))
+    """Labels or numbers in their dtype, which asks for no more room than they need."""
+    found, dtype = np.array(stored["values"]), np.dtype(stored["dtype"])
+    if dtype.kind not in "biufOUS" or (dtype.kind in "US" and dtype.itemsize > 4 * found.itemsize):
+        raise ValueError(f"it has {found.dtype} values in an array of {dtype}")
+    return np.array(stored["values"], dtype=dtype)
 
 
 def _plain(value: Any) -> Any:

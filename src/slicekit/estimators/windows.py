@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_floating, check_shape
+from slicekit.descriptions.checks import check_size
 from slicekit.estimators.preparation import moments
 from slicekit.paths import valid_mask
 
@@ -54,6 +56,17 @@ class Windows:
     centre: Tensor
     spread: Tensor
     change: Tensor
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together: they may come from a file."""
+        check_size("size", self.size)
+        if self.rough != 0:
+            check_size("rough", self.rough)
+        for name in ("centre", "spread", "change"):
+            check_shape(name, getattr(self, name), (len(self.centre),))
+            check_floating(name, getattr(self, name))
+        if 2 * self.rough > len(self.centre):
+            raise ValueError(f"rough={self.rough} of {len(self.centre)} channels in all")
 
     @classmethod
     def fit(cls, size: int, rough: int, elements: Tensor, lengths: Tensor) -> "Windows":
@@ -122,9 +135,9 @@ class Windows:
         return self._summary(self._sums(inside) / count, self._sums(squares) / count)
 
     def _sums(self, x: Tensor) -> Tensor:
-        short = -x.shape[1] % self.size
-        padded = torch.nn.functional.pad(x, (0, 0, 0, short))
-        return padded.unflatten(1, (-1, self.size)).sum(2)
+        size = min(self.size, x.shape[1])
+        padded = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[1] % size))
+        return padded.unflatten(1, (-1, size)).sum(2)
 
     def _summary(self, mean: Tensor, square: Tensor) -> Tensor:
         return torch.cat([mean, (FLOOR + square[..., : self.rough]).log()], -1)

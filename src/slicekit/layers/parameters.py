@@ -1,9 +1,12 @@
 """The tensors of a frozen description, owned by a module."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from slicekit.checks import concrete
 
 
 class OwnedTensors(nn.Module):
@@ -13,13 +16,19 @@ class OwnedTensors(nn.Module):
         tensors: by name.
         ragged: names of those whose number of elements is random: when a checkpoint is loaded they
             take its size.
+        check: raises ValueError unless what is loaded makes sense.
     """
 
-    def __init__(self, tensors: dict[str, Tensor], ragged: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        tensors: dict[str, Tensor],
+        ragged: tuple[str, ...] = (),
+        check: Callable[[dict[str, Tensor]], None] | None = None,
+    ) -> None:
         """Register the tensors."""
         super().__init__()
         self._names = tuple(tensors)
-        self.ragged = ragged
+        self.ragged, self._check = ragged, check
         self.register_load_state_dict_pre_hook(_take_stored_sizes)
         for name, x in tensors.items():
             if x.is_floating_point():
@@ -45,7 +54,11 @@ class OwnedTensors(nn.Module):
 
 
 def _take_stored_sizes(module: OwnedTensors, state_dict: Any, prefix: str, *rest: Any) -> None:
+    stored = {name: state_dict.get(prefix + name) for name in module._names}
+    whole = {name: x for name, x in stored.items() if x is not None}
+    if module._check is not None and len(whole) == len(stored) and concrete(*whole.values()):
+        module._check(whole)
     for name in module.ragged:
-        own, stored = getattr(module, name), state_dict.get(prefix + name)
-        if stored is not None and stored.shape != own.shape:
-            own.data = own.data.new_empty(stored.shape)
+        own = getattr(module, name)
+        if name in whole and whole[name].shape != own.shape:
+            own.data = own.data.new_empty(whole[name].shape)

@@ -6,6 +6,7 @@ Glossary: structure and A hold A^1..A^dω; drive makes Δω from the input X; in
 x_0 (the paper's ξ); flow makes M from A(Δω); scan runs the steps; affine is B.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -106,7 +107,8 @@ class SLiCE(nn.Module):
         width = drive.channels(channels)
         self.basis = flow.basis(structure, width) if isinstance(flow, LogODE) else None
         tensors = structure.init(width, generator, increment=drive.scale)
-        self.A = OwnedTensors(tensors, structure.ragged)
+        check = partial(structure.check_pattern, channels=width) if structure.ragged else None
+        self.A = OwnedTensors(tensors, structure.ragged, check)
         self.start = OwnedTensors(initial.init(channels, structure.dim, generator))
         self.B = (
             nn.Parameter(normal((structure.dim, width), width**-0.5, generator)) if affine else None

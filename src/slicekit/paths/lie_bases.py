@@ -184,4 +184,4 @@ def _basis(tables: LieTables) -> LieBasis:
 
 
 def _indices(numbers: list[int]) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.int64)
+    return torch.tensor(numbers, dtype=torch.int64, device="cpu")

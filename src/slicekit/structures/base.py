@@ -259,6 +259,13 @@ class Structure(Description, Handled):
             with torch.random.fork_rng(devices=[]):
                 return {name: x.to("meta") for name, x in self.init(channels).items()}
 
+    def check_pattern(self, parameters: Parameters, channels: int) -> None:
+        """Check integer parameters that come from a file: `ragged` ones, whose shapes say nothing.
+
+        Raises:
+            ValueError: if they are not what `init` could have made.
+        """
+
     def parameter_count(self, channels: int) -> int:
         """True number of trained parameters of A^1..A^channels (expected, where it is random)."""
         return sum(x.numel() for x in self.blank(channels).values() if x.is_floating_point())

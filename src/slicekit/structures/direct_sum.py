@@ -156,6 +156,11 @@ class Composite(descriptions.Composite, Drawn):
         """The parts' parameters without data."""
         return self.gathered(part.blank(channels) for part in self.parts)
 
+    def check_pattern(self, parameters: Parameters, channels: int) -> None:
+        """Part by part."""
+        for part, own in zip(self.parts, self.own(parameters), strict=True):
+            part.check_pattern(own, channels)
+
     def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
         """The parts' generators side by side."""
         owned = zip(self.parts, self.own(parameters), strict=True)

@@ -51,6 +51,8 @@ class Sparse(descriptions.Sparse, Drawn):
     ) -> Parameters:
         """{"values": (kept,), "places": (kept,) integers into (channels, dim, dim)}."""
         kept = torch.rand(channels * self.dim**2, generator=generator) < self.probability
+        if kept.is_meta:  # where there is nothing to draw
+            return self.blank(channels)
         places = kept.nonzero().squeeze(1)
         values = normal((places.numel(),), self.std, generator)
         return {"values": values, "places": places}
@@ -61,6 +63,20 @@ class Sparse(descriptions.Sparse, Drawn):
         meta = torch.device("meta")
         places = torch.empty(kept, dtype=torch.int64, device=meta)
         return {"values": torch.empty(kept, device=meta), "places": places}
+
+    def check_pattern(self, parameters: Parameters, channels: int) -> None:
+        """Places are increasing integers into (channels, dim, dim), one for each value."""
+        values, places = parameters["values"], parameters["places"]
+        if places.ndim != 1 or places.dtype != torch.int64 or places.shape != values.shape:
+            raise ValueError(
+                f"places has dtype {places.dtype} and shape {tuple(places.shape)}, values has "
+                f"shape {tuple(values.shape)}; expected one integer for each value"
+            )
+        end = channels * self.dim**2
+        if places.numel() and not (
+            places[0] >= 0 and places[-1] < end and bool((places.diff() > 0).all())
+        ):
+            raise ValueError(f"places do not increase within 0..{end - 1}")
 
     def combine(self, parameters: Parameters, increments: Tensor) -> SparseGenerator:
         """Σ_i Δω^i A^i for increments (..., channels)."""

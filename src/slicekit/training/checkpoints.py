@@ -3,7 +3,6 @@
 A checkpoint carries a digest of all that it holds, so that damage anywhere in the file shows.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from slicekit import files
+from slicekit.stored_files import digest, told
 
 FORMAT = "slicekit-checkpoint-1"
 NAME = re.compile(r"step-(\d{8,})\.safetensors")
@@ -75,7 +74,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
     numbers = json.dumps({"step": checkpoint.step} | checkpoint.numbers)
-    header = {"format": FORMAT, "numbers": numbers, "digest": _digest(tensors, numbers)}
+    header = {"format": FORMAT, "numbers": numbers, "digest": digest(numbers, tensors)}
     path = folder / f"step-{checkpoint.step:08d}.safetensors"
     files.write(path, save({name: x.clone() for name, x in tensors.items()}, metadata=header))
     return path
@@ -90,23 +89,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as stored:
             header = stored.metadata() or {}
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise DamagedCheckpoint(path, str(error)) from error
+            tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise DamagedCheckpoint(path, told(error)) from error
     if header.get("format") != FORMAT:
         raise DamagedCheckpoint(path, f"it is no {FORMAT}")
-    if _digest(tensors, header.get("numbers", "")) != header.get("digest"):
+    text = header.get("numbers", "")
+    if digest(text, tensors) != header.get("digest"):
         raise DamagedCheckpoint(path, "its content does not fit its digest")
-    numbers = json.loads(header["numbers"])
-    return Checkpoint(numbers.pop("step"), tensors, numbers)
-
-
-def _digest(tensors: dict[str, Tensor], numbers: str) -> str:
-    total = hashlib.blake2b(numbers.encode(), digest_size=16)
-    for name, x in sorted(tensors.items()):
-        total.update(f"{name} {x.dtype} {tuple(x.shape)};".encode())
-        total.update(x.reshape(-1).view(torch.uint8).numpy().data)
-    return total.hexdigest()
+    try:
+        numbers = dict(json.loads(text))
+        step = int(numbers.pop("step"))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(path, f"its numbers are none: {told(error)}") from error
+    return Checkpoint(step, tensors, numbers)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
