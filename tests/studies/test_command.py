@@ -65,3 +65,40 @@ def test_finished_runs_are_shown_beside_the_paper(tmp_path: Path) -> None:
     failed = invoke(*arguments)
     assert failed.exit_code == 1
     assert f"{plan.name} failed: " in failed.stdout and "damaged" in failed.stdout
+
+
+def test_a_quick_look_has_a_folder_of_its_own_and_says_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["a5-layers", "--models", "bd-slice", "--lengths", "3"]
+    for quick, place in ((False, "a5-layers"), (True, "a5-layers-quick")):
+        choice = Choice(models=("bd-slice",), seeds=(0,), lengths=(3,), quick=quick)
+        (plan,) = make("a5-layers").wanted(choice, {})
+        folder = Path("studies") / place / "runs" / plan.name
+        folder.mkdir(parents=True)
+        write(made_up(plan, best=0.95), folder)
+        result = invoke(*arguments, *(["--quick"] if quick else []))
+        assert result.exit_code == 0, result.output
+        assert f"written to {Path('studies') / place}: " in result.stdout
+        assert ("Quick look, no result: Layers needed" in result.stdout) == quick
+        lines = [line.replace("|", " ").split()[:4] for line in result.stdout.splitlines()]
+        assert ["bd-slice", "0", f"{plan.settings.steps:,}", "1"] in lines
+        assert "100,000" in result.stdout, "the paper's steps, beside ours"
+    failed = invoke(*arguments, "--out", "studies/a5-layers-quick")
+    assert failed.exit_code == 2
+    assert "holds a quick look at a5-layers, expected the study a5-layers" in failed.stderr
+
+
+def test_results_that_are_there_survive_a_study_that_fails(tmp_path: Path) -> None:
+    choice = Choice(models=("bd-slice",), seeds=(0,), lengths=(3,))
+    (plan,) = make("a5-layers").wanted(choice, {})
+    folder = tmp_path / "runs" / plan.name
+    folder.mkdir(parents=True)
+    write(made_up(plan, best=0.95), folder)
+    arguments = ["a5-layers", "--models", "bd-slice", "--lengths", "3", "--out", str(tmp_path)]
+    assert invoke(*arguments).exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    failed = invoke(*arguments, "--steps", "7")
+    assert failed.exit_code == 1 and "are left as they were" in failed.stdout
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -24,6 +24,10 @@ CHOICE = Choice(models=("orthogonal-slice", "de-lncde"), steps=10, batch=8, quic
 FIRST, SECOND = (plan.name for plan in STUDY.wanted(CHOICE, {}))
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 class Notes(GridWatcher):
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -104,6 +108,8 @@ def test_finished_runs_are_kept(whole: Path, copy: Path) -> None:
 def test_damaged_results_are_named_and_left_as_they_are(copy: Path) -> None:
     path = copy / "runs" / FIRST / RESULTS
     path.write_text('{"study": {"plan"')
+    for name in ("results.json", "results.md"):
+        (copy / name).unlink()
     standing = conduct(STUDY, CHOICE, copy)
     assert list(standing.failures) == [FIRST] and list(standing.outcomes) == [SECOND]
     assert str(path) in standing.failures[FIRST] and "damaged" in standing.failures[FIRST]
@@ -113,10 +119,58 @@ def test_damaged_results_are_named_and_left_as_they_are(copy: Path) -> None:
 
 @pytest.mark.usefixtures("no_workers")
 def test_other_settings_in_the_same_folder_are_refused(copy: Path) -> None:
+    before = contents(copy)
     standing = conduct(STUDY, replace(CHOICE, steps=40), copy)
-    assert list(standing.failures) == [FIRST, SECOND]
+    assert list(standing.failures) == [FIRST, SECOND] and not standing.written
     for why in standing.failures.values():
         assert "=" in why and "choose another folder" in why
+    assert contents(copy) == before, "a study that failed touches nothing that was there"
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_a_quick_look_and_a_study_and_two_studies_have_folders_of_their_own(copy: Path) -> None:
+    before = contents(copy)
+    for other, choice in ((STUDY, replace(CHOICE, quick=False)), (make("languages"), CHOICE)):
+        with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths, expected"):
+            conduct(other, choice, copy)
+    assert contents(copy) == before
+    (copy / "study.json").unlink()  # a study of before there was that file
+    with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths, expected"):
+        conduct(STUDY, replace(CHOICE, quick=False), copy)
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_another_choice_of_models_leaves_every_row_where_it_was(copy: Path) -> None:
+    whole = {name: (copy / name).read_bytes() for name in ("results.json", "results.md")}
+    for model in ("de-lncde", "orthogonal-slice"):
+        conduct(STUDY, replace(CHOICE, models=(model,)), copy)
+        assert whole == {name: (copy / name).read_bytes() for name in whole}
+    shutil.rmtree(copy / "runs" / FIRST)
+    conduct(STUDY, replace(CHOICE, models=("de-lncde",)), copy)
+    assert (copy / "results.json").read_bytes() == whole["results.json"]
+    assert "| orthogonal-slice/seed-0 | " in (copy / "results.md").read_text()
+
+
+def test_other_lengths_and_models_add_to_the_tables(copy: Path) -> None:
+    more = replace(CHOICE, models=("bd-slice", "de-lncde"), lengths=(10, 20))
+    conduct(STUDY, more, copy)
+    text = (copy / "results.md").read_text()
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    cells = {(row[1].strip(), row[2].strip()): [x.strip() for x in row[3:8]] for row in rows}
+    assert cells["model", "seed"] == ["steps", "10", "20", "40", "80"]
+    assert cells["orthogonal-slice", "0"][1] == "-" and "/" in cells["orthogonal-slice", "0"][3]
+    assert all("/" in cell for cell in cells["de-lncde", "0"][1:]), "tested before, and now"
+    assert "/" in cells["bd-slice", "0"][1] and cells["bd-slice", "0"][3] == "-"
+    assert cells["de-lncde", "0"][0] == "10" and cells["paper: Mamba", "-"][0] == "100,000"
+    assert "Quick look, no result" in text
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_damaged_results_of_the_study_are_named_before_anything_is_done(copy: Path) -> None:
+    (copy / "results.json").write_text("[")
+    with pytest.raises(ValueError, match=f"{copy / 'results.json'} is damaged"):
+        conduct(STUDY, CHOICE, copy)
+    assert (copy / "results.json").read_text() == "["
 
 
 def test_a_run_that_fails_is_reported_and_loses_no_other(copy: Path) -> None:

@@ -108,9 +108,9 @@ def test_tables_show_the_paper_beside_ours_and_what_was_skipped(choice: Choice) 
     tables = {table.title: table for table in study().tables(choice, outcomes)}
     means, seeds, default, dropped = tables.values()
     rows = {row[:2]: row[2:] for row in means.rows}
-    assert rows["bd-slice", "legacy"] == ("50.00 ± 0.00",)
-    assert rows["paper: bd-slice", "-"] == ("85 ± 2",)
-    assert len(seeds.rows) == 7 * 2 * 5 and seeds.rows[0][2:] == ("2345", "50.00 (75.00)")
+    assert rows["bd-slice", "legacy"] == ("1", "50.00 ± 0.00")
+    assert rows["paper: bd-slice", "-"] == ("100,000", "85 ± 2")
+    assert len(seeds.rows) == 7 * 2 * 5 and seeds.rows[0][2:] == ("2345", "1", "50.00 (75.00)")
     rows = {row[0]: row[1:] for row in default.rows}
     assert rows[NAME][2] == "skipped" and rows["BasicMotions"][2] == "50.00"
     assert rows["mean of 1"][:3] == ("50.00", "50.00", "50.00")

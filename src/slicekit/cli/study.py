@@ -23,7 +23,7 @@ from slicekit.studies import (
     make,
 )
 from slicekit.studies.classifiers import NAMES
-from slicekit.studies.study import MARKDOWN, PICTURE, RESULTS, ordered
+from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
 from slicekit.training import figures
 
 INTERRUPTED = 130
@@ -65,13 +65,20 @@ def study_command(
         Path | None, typer.Option(help="Folder of the data sets of uea.", file_okay=False)
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the study; studies/<name> by default.")
+        Path | None,
+        typer.Option(
+            help="Folder of the study; studies/<name>, or studies/<name>-quick, by default."
+        ),
     ] = None,
     processes: Annotated[
         int, typer.Option(min=1, help="How many runs at a time, with one thread each.")
     ] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works: a few steps of everything.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Only see that it works: a few steps of everything, in a folder of its own.",
+        ),
     ] = False,
 ) -> None:
     """Do one of the paper's experiments: every run, a table beside the paper's, and a picture.
@@ -87,7 +94,8 @@ def study_command(
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
 
     It may be stopped at any time. The same command again keeps the runs that are finished, and goes
-    on with those that are not.
+    on with those that are not. Other models, seeds or lengths add to the tables that are there; if
+    a run fails, these stay as they are.
     """
     with one_line("study"):
         if name is None:
@@ -107,7 +115,8 @@ def study_command(
             data=None if data is None else str(data.resolve()),
             quick=quick,
         )
-        _run(study, choice, out or Path("studies") / name, processes)
+        folder = Path("studies") / (f"{name}-quick" if quick else name)
+        _run(study, choice, out or folder, processes)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -143,12 +152,18 @@ def _run(study: Study, choice: Choice, folder: Path, processes: int) -> None:
 
 
 def _show(study: Study, choice: Choice, standing: Standing, folder: Path, console: Console) -> None:
-    for table in study.tables(choice, ordered(standing)):
+    for table in shown(study, *gathered(study, choice, standing, folder)):
         display.plain(console, "")
         _print_table(table, console)
     for name, why in standing.failures.items():
         display.plain(console, f"{name} failed: {why}")
-    display.plain(console, f"written to {folder}: {RESULTS}, {MARKDOWN}{_picture(standing)}")
+    if standing.written:
+        display.plain(console, f"written to {folder}: {RESULTS}, {MARKDOWN}{_picture(standing)}")
+    elif (folder / RESULTS).exists():
+        told = (
+            f"{RESULTS} and {MARKDOWN} in {folder} are left as they were, as not all runs succeeded"
+        )
+        display.plain(console, told)
 
 
 def _print_table(table: Table, console: Console) -> None:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from slicekit.catalogue import as_path
-from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.catalogue import RECIPES, as_path
+from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import QUICK_SEQUENCES, Study
-from slicekit.studies.tables import NOTHING, Table
+from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, steps_made
 from slicekit.training.figures import figure, write
 
 THRESHOLD = 0.9
@@ -60,8 +61,19 @@ class A5Layers(Study):
         """Those to train on."""
         return choice.lengths or ((3, 4) if choice.quick else tuple(range(3, 21)))
 
+    def lengths_of(self, outcome: Outcome) -> tuple[int, ...]:
+        """The one that a run was trained on."""
+        return (outcome.plan.options["length"],)
+
+    def covering(self, choice: Choice, outcomes: Sequence[Outcome]) -> Choice:
+        """Also as many layers as were tried before."""
+        most = max((x.plan.layers or 1 for x in outcomes), default=1)
+        whole = super().covering(choice, outcomes)
+        return replace(whole, max_layers=max(self._most(choice), most))
+
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """For each cell, layers until they are enough."""
+        self.chosen_models(choice)
         found = []
         for cell in self._cells(choice):
             for layers in range(1, self._most(choice) + 1):
@@ -74,7 +86,7 @@ class A5Layers(Study):
 
     def _cells(self, choice: Choice) -> Iterator[tuple[int, str, int]]:
         for length in self.lengths(choice):
-            for model in self.chosen_models(choice):
+            for model in self.shown_models(choice):
                 for seed in self.chosen_seeds(choice):
                     yield length, model, seed
 
@@ -93,7 +105,7 @@ class A5Layers(Study):
         place = as_path(model, choice.recipe)
         sequences = QUICK_SEQUENCES if choice.quick else 2048
         return Plan(
-            name=f"length-{length:02d}/{place}/layers-{layers}/seed-{seed}",
+            name=_name(length, place, layers, seed),
             task="a5-fixed",
             model=model,
             settings=settings,
@@ -104,48 +116,69 @@ class A5Layers(Study):
         )
 
     def needed(self, choice: Choice, outcomes: Sequence[Outcome]) -> Needed:
-        """The number of layers of each cell: ">4" if 4 are not enough."""
+        """The number of layers of each cell: ">4" if 4 are not enough, or no more were tried."""
         known = {outcome.plan.name: outcome for outcome in outcomes}
-        most, found = self._most(choice), {}
-        for length, model, seed in self._cells(choice):
-            found[model, seed, length] = NOTHING
-            for layers in range(1, most + 1):
-                outcome = known.get(self._plan(choice, length, model, seed, layers).name)
-                if outcome is None:
-                    break
-                if _passes(outcome):
-                    found[model, seed, length] = str(layers)
-                    break
-                if layers == most:
-                    found[model, seed, length] = f">{most}"
+        found: Needed = {}
+        for model, recipe in self._lines(choice, outcomes):
+            place = as_path(model, recipe)
+            for seed, length in product(self.chosen_seeds(choice), self.lengths(choice)):
+                cell = (label(model, recipe), seed, length)
+                found[cell] = NOTHING
+                for layers in range(1, self._most(choice) + 1):
+                    outcome = known.get(_name(length, place, layers, seed))
+                    if outcome is None:
+                        break
+                    if _passes(outcome):
+                        found[cell] = str(layers)
+                        break
+                    found[cell] = f">{layers}"
         return found
+
+    def _lines(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+        """Models and recipes of the rows: those of the choice, and those of which there is more."""
+        known = {(x.plan.model, x.plan.recipe) for x in outcomes}
+        return [
+            (model, recipe)
+            for model in self.shown_models(choice)
+            for recipe in RECIPES
+            if recipe == choice.recipe or (model, recipe) in known
+        ]
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """A row for each model and seed, a column for each length."""
         found, lengths = self.needed(choice, outcomes), self.lengths(choice)
-        rows = [
-            (model, str(seed), *(found[model, seed, length] for length in lengths), _said(model))
-            for model in self.chosen_models(choice)
-            for seed in self.chosen_seeds(choice)
+        rows = []
+        for model, recipe in self._lines(choice, outcomes):
+            row = label(model, recipe)
+            for seed in self.chosen_seeds(choice):
+                own = [x for x in outcomes if (x.plan.label, x.plan.settings.seed) == (row, seed)]
+                cells = (found[row, seed, length] for length in lengths)
+                rows.append((row, str(seed), steps_made(own), *cells, _said(model)))
+        empty = [NOTHING] * len(lengths)
+        rows += [
+            (f"paper: {name}", NOTHING, PAPERS_STEPS, *empty, said)
+            for name, said in BASELINES.items()
         ]
-        empty = [NOTHING] * (len(lengths) + 1)
-        rows += [(f"paper: {name}", *empty, said) for name, said in BASELINES.items()]
-        columns = ("model", "seed", *(f"k={length}" for length in lengths), "the paper")
-        note = "Smallest number of layers for words of length k. The paper made 100,000 steps."
+        columns = ("model", "seed", "steps", *(f"k={length}" for length in lengths), "the paper")
+        note = (
+            "Smallest number of layers for words of length k, and the steps that we made at most "
+            f"until it was told. The paper made {PAPERS_STEPS} steps."
+        )
         return [Table("Layers needed", columns, tuple(rows), note)]
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Layers against length, a line for each model and seed."""
         found, lengths = self.needed(choice, outcomes), self.lengths(choice)
         made, (axis,) = figure(1, 8, 4.2)
-        models, most = self.chosen_models(choice), self._most(choice)
+        models = [label(*line) for line in self._lines(choice, outcomes)]
+        most = self._most(choice)
         for number, model in enumerate(models):
             shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
             for seed in self.chosen_seeds(choice):
                 heights = [_height(found[model, seed, n], most) + shift for n in lengths]
-                label = model if seed == self.chosen_seeds(choice)[0] else None
+                told = model if seed == self.chosen_seeds(choice)[0] else None
                 colour = f"C{number % 10}"
-                axis.plot(lengths, heights, "o-", color=colour, markersize=4, label=label)
+                axis.plot(lengths, heights, "o-", color=colour, markersize=4, label=told)
         axis.set_xticks(lengths)
         axis.set_yticks(range(1, most + 2), [*map(str, range(1, most + 1)), f">{most}"])
         axis.set_ylim(0.5, most + 1.5)
@@ -154,6 +187,11 @@ class A5Layers(Study):
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
         write(made, path)
+
+
+def _name(length: int, place: str, layers: int, seed: int) -> str:
+    """Of a plan."""
+    return f"length-{length:02d}/{place}/layers-{layers}/seed-{seed}"
 
 
 def _passes(outcome: Outcome) -> bool:
@@ -165,6 +203,6 @@ def _said(model: str) -> str:
 
 
 def _height(needed: str, most: int) -> float:
-    if needed == NOTHING:
-        return math.nan
-    return most + 1 if needed.startswith(">") else int(needed)
+    if needed.isdigit():
+        return int(needed)
+    return most + 1 if needed == f">{most}" else math.nan

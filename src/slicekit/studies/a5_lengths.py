@@ -4,11 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slicekit.catalogue import as_path
+from slicekit.catalogue import RECIPES, as_path
 from slicekit.studies.pictures import draw_lengths
-from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import Study
-from slicekit.studies.tables import NOTHING, Table, both, both_means
+from slicekit.studies.tables import (
+    NOTHING,
+    PAPERS_STEPS,
+    Table,
+    both,
+    both_means,
+    steps_made,
+)
 
 LENGTHS = tuple(20 * 2**n for n in range(9))
 SEQUENCES = 64
@@ -65,28 +72,40 @@ class A5Lengths(Study):
         place = f"{as_path(model, choice.recipe)}/seed-{seed}"
         return Plan(place, "a5", model, settings, tests, recipe=choice.recipe)
 
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """Those to test at."""
+        return tuple(x.low for x in self._plan(choice, self.models[0], 0).tests)
+
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Every seed and the mean, over all positions and at the last."""
         rows: list[tuple[str, ...]] = []
-        lengths = [x.low for x in self._plan(choice, self.models[0], 0).tests]
-        for model, own in by_model(self.chosen_models(choice), outcomes).items():
+        lengths = self.lengths(choice)
+        for model, own in by_model(self.shown_models(choice), outcomes).items():
             for x in own:
                 cells = (both(x.at(length)) for length in lengths)
-                rows.append((model, str(x.plan.settings.seed), *cells, NOTHING))
-            means = (both_means([x.at(length) for x in own]) for length in lengths)
-            rows.append((model, "mean", *means, PAPER.get(model, NOTHING)))
-        empty = [NOTHING] * (len(lengths) + 1)
-        rows += [(f"paper: {name}", *empty, said) for name, said in BASELINES.items()]
-        columns = ("model", "seed", *(f"{length:,}" for length in lengths), "the paper")
-        note = "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40."
+                rows.append((model, str(x.plan.settings.seed), steps_made([x]), *cells, NOTHING))
+            means = (both_means(x.at(length) for x in own) for length in lengths)
+            said = PAPER.get(own[0].plan.model, NOTHING)
+            rows.append((model, "mean", steps_made(own), *means, said))
+        empty = [NOTHING] * len(lengths)
+        rows += [
+            (f"paper: {name}", NOTHING, PAPERS_STEPS, *empty, said)
+            for name, said in BASELINES.items()
+        ]
+        columns = ("model", "seed", "steps", *(f"{length:,}" for length in lengths), "the paper")
+        note = (
+            "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40, by us for"
+            f" so many steps, by the paper for {PAPERS_STEPS}."
+        )
         return [Table("Accuracy at each length", columns, tuple(rows), note)]
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each model."""
-        draw_lengths(by_model(self.chosen_models(choice), outcomes), path, (3, 40))
+        draw_lengths(by_model(self.shown_models(choice), outcomes), path, (3, 40))
 
 
 def by_model(models: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """The outcomes of each model, without models that have none."""
-    found = {model: [x for x in outcomes if x.plan.model == model] for model in models}
-    return {model: own for model, own in found.items() if own}
+    """The outcomes of each model and recipe, by their label, without those that have none."""
+    labels = [label(model, recipe) for model in models for recipe in RECIPES]
+    found = {own: [x for x in outcomes if x.plan.label == own] for own in labels}
+    return {own: runs for own, runs in found.items() if runs}

@@ -37,6 +37,7 @@ class Standing:
         seconds: how long these took.
         running: names of those that are running.
         processes: how many may run at a time.
+        written: whether the study's results were written at the end.
     """
 
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Standing:
     seconds: dict[str, float] = field(default_factory=dict)
     running: list[str] = field(default_factory=list)
     processes: int = 1
+    written: bool = False
 
     @property
     def waiting(self) -> list[Plan]:

@@ -9,7 +9,14 @@ from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
-from slicekit.studies.tables import NOTHING, Table, mean_and_deviation, percent
+from slicekit.studies.tables import (
+    NOTHING,
+    PAPERS_STEPS,
+    Table,
+    mean_and_deviation,
+    percent,
+    steps_made,
+)
 from slicekit.training.figures import figure, write
 
 LANGUAGES = {
@@ -20,6 +27,9 @@ LANGUAGES = {
 }
 RANGE = Test(40, 256, 2048)
 BEYOND = (Test(1024, 1024, 256), Test(4096, 4096, 256))
+
+RANDOM = "random"
+"""A guess, which takes no steps."""
 
 PAPER: dict[str, tuple[str, str, str, str, str]] = {
     "LSTM (recurrent)": ("100.0 ± 0.0", "100.0 ± 0.0", "99.9 ± 0.1", "100.0 ± 0.0", "100"),
@@ -51,7 +61,7 @@ PAPER: dict[str, tuple[str, str, str, str, str]] = {
         "85.1",
     ),
     "DPLR-SLiCE, dh=57, r=4": ("81.1 ± 16.6", "100.0 ± 0.0", "68.3 ± 19.3", "91.0 ± 18.0", "85.1"),
-    "random": ("20.0", "50.0", "20.0", "50.0", "35.0"),
+    RANDOM: ("20.0", "50.0", "20.0", "50.0", "35.0"),
 }
 """The paper's table: mean and deviation over five runs of 100,000 steps, on lengths 40 to 256."""
 
@@ -88,27 +98,36 @@ class Languages(Study):
         paper = replace(RANGE, sequences=QUICK_SEQUENCES) if choice.quick else RANGE
         return (paper, *self.chosen_tests(choice, BEYOND))
 
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """Those to test at beyond the paper's range."""
+        return tuple(test.low for test in self.chosen_tests(choice, BEYOND))
+
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """One for the paper's lengths, one for each beyond."""
         return [self._table(choice, outcomes, test) for test in self._tests(choice)]
 
     def _table(self, choice: Choice, outcomes: Sequence[Outcome], test: Test) -> Table:
         rows: list[tuple[str, ...]] = []
-        for model, own in by_model(self.chosen_models(choice), outcomes).items():
+        for model, own in by_model(self.shown_models(choice), outcomes).items():
             found = _by_seed(own, test)
-            rows += [(model, str(seed), *_cells(accuracies)) for seed, accuracies in found.items()]
-            rows.append((model, "mean", *_means(list(found.values()))))
+            for seed, accuracies in found.items():
+                made = steps_made(x for x in own if x.plan.settings.seed == seed)
+                rows.append((model, str(seed), made, *_cells(accuracies)))
+            rows.append((model, "mean", steps_made(own), *_means(list(found.values()))))
         lengths, note = f"{test.low:,}", ""
         if test.low < test.high:
             lengths = f"{test.low} to {test.high}"
-            rows += [(f"paper: {name}", "mean", *figures) for name, figures in PAPER.items()]
-            note = "The paper's figures are means over five seeds, after 100,000 steps."
-        columns = ("model", "seed", *LANGUAGES.values(), "average")
+            rows += [
+                (f"paper: {name}", "mean", NOTHING if name == RANDOM else PAPERS_STEPS, *figures)
+                for name, figures in PAPER.items()
+            ]
+            note = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
+        columns = ("model", "seed", "steps", *LANGUAGES.values(), "average")
         return Table(f"Accuracy in % at lengths {lengths}", columns, tuple(rows), note)
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Bars for each language and test, a point for each seed."""
-        models = by_model(self.chosen_models(choice), outcomes)
+        models = by_model(self.shown_models(choice), outcomes)
         made, axes = figure(len(models), 5.5 * len(models), 4)
         for axis, (model, own) in zip(axes, models.items(), strict=True):
             _draw_bars(axis, own, self._tests(choice))
@@ -121,7 +140,7 @@ def _draw_bars(axis: Any, outcomes: Sequence[Outcome], tests: Sequence[Test]) ->
         shift, label = 0.8 * ((number + 0.5) / len(tests) - 0.5), _label(test)
         for place, task in enumerate(LANGUAGES):
             own = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
-            values = [100 * tested.last for tested in own]
+            values = [100 * tested.last for tested in own if tested is not None]
             if values:
                 at, mean = place + shift, sum(values) / len(values)
                 axis.bar(at, mean, 0.7 / len(tests), color=f"C{number}", alpha=0.6, label=label)
@@ -141,8 +160,9 @@ def _by_seed(outcomes: Sequence[Outcome], test: Test) -> dict[int, dict[str, flo
     """Accuracy by seed and language."""
     found: dict[int, dict[str, float]] = {}
     for x in outcomes:
-        accuracy = x.at(test.low, test.high).last
-        found.setdefault(x.plan.settings.seed, {})[x.plan.task] = accuracy
+        tested = x.at(test.low, test.high)
+        if tested is not None:
+            found.setdefault(x.plan.settings.seed, {})[x.plan.task] = tested.last
     return dict(sorted(found.items()))
 
 

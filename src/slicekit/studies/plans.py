@@ -98,6 +98,11 @@ class Plan:
     layers: int | None = None
     recipe: str = FAST
 
+    @property
+    def label(self) -> str:
+        """What tables call model and recipe."""
+        return label(self.model, self.recipe)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON gives it back."""
         return {
@@ -117,6 +122,15 @@ class Plan:
         settings = Settings.from_table(data["settings"])
         tests = tuple(Test(**test) for test in data["tests"])
         return cls(**data | {"settings": settings, "tests": tests})
+
+
+def label(model: str, recipe: str) -> str:
+    """What tables call a model that was trained by a recipe.
+
+    >>> label("bd-slice", "fast"), label("bd-slice", "paper")
+    ('bd-slice', 'bd-slice, paper recipe')
+    """
+    return model if recipe == FAST else f"{model}, {recipe} recipe"
 
 
 @dataclass(frozen=True)
@@ -153,7 +167,7 @@ class Outcome:
         best_step: when that was.
         tested: a result for each test of the plan, or for the whole of a finite test set; none if
             the run was skipped.
-        seconds: of training; of a classifier, of testing as well.
+        seconds: of training; of a classifier, of testing as well. NaN if that is not known.
     """
 
     plan: Plan
@@ -170,17 +184,13 @@ class Outcome:
         """The accuracy on a finite test set, None if the run was skipped."""
         return self.tested[-1].overall if self.tested else None
 
-    def at(self, low: int, high: int | None = None) -> Tested:
-        """The result on a range of lengths, or at one length.
-
-        Raises:
-            KeyError: if it was not tested there.
-        """
+    def at(self, low: int, high: int | None = None) -> Tested | None:
+        """The result on a range of lengths, or at one length; None if it was not tested there."""
         high = low if high is None else high
         for own in self.tested:
             if (own.low, own.high) == (low, high):
                 return own
-        raise KeyError(f"{self.plan.name} was not tested at {low}..{high}")
+        return None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON gives it back."""

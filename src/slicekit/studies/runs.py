@@ -6,7 +6,7 @@ evaluation.json, in the form that `slicekit evaluate` writes, with what the stud
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,22 @@ def perform(plan: Plan, folder: Path) -> Outcome:
         folder.mkdir(parents=True, exist_ok=True)
         outcome = classifiers.perform(plan)
     else:
-        outcome = _train(plan, folder)
+        outcome = _train(plan, folder, _earlier(plan, folder))
     write(outcome, folder)
     return outcome
 
 
-def _train(plan: Plan, folder: Path) -> Outcome:
+def _earlier(plan: Plan, folder: Path) -> Sequence[Tested]:
+    """What the same run was tested on before, beyond the tests of a plan."""
+    path = folder / RESULTS
+    found = read_outcome(path) if path.exists() else None
+    if found is None:
+        return ()
+    _check_same(plan, found.plan, folder)
+    return [x for x in found.tested if Test(x.low, x.high, x.sequences) not in plan.tests]
+
+
+def _train(plan: Plan, folder: Path, earlier: Sequence[Tested]) -> Outcome:
     task = tasks.make(plan.task, **plan.options)
     model = catalogue.build(
         plan.model, task, recipe=plan.recipe, layers=plan.layers, seed=plan.settings.seed
@@ -58,14 +68,19 @@ def _train(plan: Plan, folder: Path) -> Outcome:
     result = train(model, task, plan.settings, folder=folder, resume=True, describe=_describe(plan))
     best = slicekit.load(RunFolder(folder).best)
     finite = task.whole("test") is not None
+    if not finite:
+        before = tuple(Test(x.low, x.high, x.sequences) for x in earlier)
+        whole = replace(plan, tests=(*plan.tests, *before))
+    else:
+        whole, earlier = plan, ()
     return Outcome(
-        plan=plan,
+        plan=whole,
         parameters=sum(x.numel() for x in model.parameters()),
         steps=result.steps,
         reason=result.reason,
         best_accuracy=result.best_accuracy,
         best_step=result.best_step,
-        tested=_whole(best, task) if finite else _drawn(best, task, plan.tests),
+        tested=(*(_whole(best, task) if finite else _drawn(best, task, plan.tests)), *earlier),
         seconds=result.seconds,
     )
 
@@ -139,25 +154,34 @@ def finished(plan: Plan, folder: Path) -> Outcome | None:
         ValueError: if the folder holds another run, or its results are damaged.
     """
     path = folder / RESULTS
-    if not path.exists():
-        return None
-    try:
-        stored = json.loads(path.read_bytes()).get("study")
-        outcome = None if stored is None else Outcome.from_dict(stored)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is damaged: {error}. Nothing was changed; remove it to test the model again"
-        ) from error
+    outcome = read_outcome(path) if path.exists() else None
     if outcome is None:
         return None
     _check_same(plan, outcome.plan, folder)
-    return outcome if outcome.plan == plan else None
+    return outcome if set(plan.tests) <= set(outcome.plan.tests) else None
+
+
+def read_outcome(path: Path) -> Outcome | None:
+    """What a run's results say of a study, None if they are not of one.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    try:
+        stored = json.loads(path.read_bytes()).get("study")
+        return None if stored is None else Outcome.from_dict(stored)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Nothing was changed; remove it to test the model again"
+        ) from error
 
 
 def _check_same(wanted: Plan, found: Plan, folder: Path) -> None:
     """Raise unless both train the same."""
     asked, had = (
-        {"task": x.task, "model": x.model, "layers": x.layers} | x.options | asdict(x.settings)
+        {"task": x.task, "model": x.model, "recipe": x.recipe, "layers": x.layers}
+        | x.options
+        | asdict(x.settings)
         for x in (wanted, found)
     )
     for name in asked.keys() | had.keys():

@@ -1,24 +1,21 @@
 """What a study is: a table or figure of the paper, as runs to do and a way to show them."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import slicekit
-from slicekit import catalogue, files, tasks
+from slicekit import catalogue, tasks
 from slicekit.locks import writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
-from slicekit.studies.tables import Table, runs_table
-from slicekit.training import Settings, figures
+from slicekit.studies.results import RUNS, claim, gathered, write_results
+from slicekit.studies.tables import Table
+from slicekit.training import Settings
 
 QUICK_STEPS, QUICK_BATCH, QUICK_SEQUENCES, QUICK_LENGTH = 20, 16, 8, 128
 """Enough to see that everything works."""
-
-RESULTS, MARKDOWN, PICTURE, RUNS = "results.json", "results.md", "results.png", "runs"
 
 
 class Study(ABC):
@@ -63,6 +60,37 @@ class Study(ABC):
         for name in choice.models or ():
             catalogue.check_name(name)
         return choice.models or self.models
+
+    def shown_models(self, choice: Choice) -> tuple[str, ...]:
+        """The models of the tables; a name may be of an earlier version."""
+        return choice.models or self.models
+
+    @abstractmethod
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """The lengths of the tables' columns."""
+
+    def lengths_of(self, outcome: Outcome) -> tuple[int, ...]:
+        """Those of them that a run has results for."""
+        return tuple(tested.low for tested in outcome.tested if tested.low == tested.high)
+
+    def covering(self, choice: Choice, outcomes: Sequence[Outcome]) -> Choice:
+        """A choice that also wants the models, seeds and lengths of what was found before.
+
+        Args:
+            choice: what the user wants now.
+            outcomes: what was found, then or now.
+        """
+        models = dict.fromkeys((*self.shown_models(choice), *(x.plan.model for x in outcomes)))
+        own = [model for model in self.models if model in models]
+        seeds = {*self.chosen_seeds(choice), *(x.plan.settings.seed for x in outcomes)}
+        known = set(self.lengths(choice))
+        more = {length for x in outcomes for length in self.lengths_of(x)}
+        return replace(
+            choice,
+            models=(*own, *sorted(models.keys() - set(own))),
+            seeds=tuple(sorted(seeds)),
+            lengths=choice.lengths if more <= known else tuple(sorted(known | more)),
+        )
 
     def chosen_seeds(self, choice: Choice) -> tuple[int, ...]:
         """The seeds of the runs."""
@@ -116,12 +144,13 @@ def conduct(
     """Do what a study wants, and write results.json, results.md and results.png.
 
     It may be stopped at any time. Done again with the same folder, it keeps what is finished, goes
-    on with what is not, and comes to the same results.
+    on with what is not, and comes to the same results; another choice of models, seeds or lengths
+    adds to them. If a run fails, results that are there stay as they are.
 
     Args:
         study: which one.
         choice: what the user wants of it.
-        folder: for the results, and the runs below it.
+        folder: for the results, and the runs below it; a quick look needs one of its own.
         processes: how many runs at a time, with one thread each.
         watch: is told of everything.
 
@@ -130,41 +159,14 @@ def conduct(
 
     Raises:
         InUse: if another process is doing a study in the folder.
-        ValueError: if a model's name is unknown.
+        ValueError: if a model's name is unknown, or the folder is of another study.
         OSError: if a file can't be written.
     """
+    study.wanted(choice, {})  # what is wrong with the choice comes out before there is a folder
     with writing(folder):
+        claim(study, choice, folder)
+        gathered(study, choice, Standing(), folder)  # as does what is wrong with the folder
         runs = folder / RUNS
         standing = run_grid(lambda known: study.wanted(choice, known), runs, processes, watch)
-        write_results(study, choice, standing, folder)
+        standing.written = write_results(study, choice, standing, folder)
     return standing
-
-
-def ordered(standing: Standing) -> list[Outcome]:
-    """The outcomes in the order of their plans."""
-    return [standing.outcomes[name] for name in standing.plans if name in standing.outcomes]
-
-
-def write_results(study: Study, choice: Choice, standing: Standing, folder: Path) -> None:
-    """Write down how a study stands.
-
-    results.json holds nothing that differs when the study is done again; times are in results.md.
-    """
-    outcomes = ordered(standing)
-    runs = [x.as_dict() for x in outcomes]
-    for run in runs:
-        del run["seconds"]
-    found = {
-        "study": study.name,
-        "slicekit": slicekit.__version__,
-        "choice": asdict(choice),
-        "runs": runs,
-        "failures": standing.failures,
-    }
-    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
-    tables = [*study.tables(choice, outcomes), runs_table(outcomes)]
-    text = "\n\n".join([f"## {study.summary}", *(table.as_markdown() for table in tables)])
-    failures = [f"- {name} failed: {why}" for name, why in standing.failures.items()]
-    files.write(folder / MARKDOWN, "\n".join([text, "", *failures]).encode())
-    if outcomes and figures.available():
-        study.draw(choice, outcomes, folder / PICTURE)

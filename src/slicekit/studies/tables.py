@@ -9,6 +9,9 @@ from slicekit.studies.plans import Outcome, Tested
 NOTHING = "-"
 """What stands where a result is missing."""
 
+PAPERS_STEPS = "100,000"
+"""How many steps the paper made at most, in every experiment."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -78,13 +81,23 @@ def both(tested: Tested | None) -> str:
     return f"{percent(tested.overall)} / {percent(tested.last)}"
 
 
-def both_means(tested: Sequence[Tested]) -> str:
-    """The means over seeds of what `both` shows."""
-    if not tested:
+def both_means(tested: Iterable[Tested | None]) -> str:
+    """The means over seeds of what `both` shows, of those that were tested."""
+    known = [x for x in tested if x is not None]
+    if not known:
         return NOTHING
-    overall = sum(x.overall for x in tested) / len(tested)
-    last = sum(x.last for x in tested) / len(tested)
+    overall = sum(x.overall for x in known) / len(known)
+    last = sum(x.last for x in known) / len(known)
     return f"{percent(overall)} / {percent(last)}"
+
+
+def steps_made(outcomes: Iterable[Outcome]) -> str:
+    """How many steps runs made: one number if they agree, else the least and the most."""
+    made = {outcome.steps for outcome in outcomes}
+    if not made:
+        return NOTHING
+    least, most = min(made), max(made)
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def runs_table(outcomes: Iterable[Outcome]) -> Table:
@@ -96,7 +109,7 @@ def runs_table(outcomes: Iterable[Outcome]) -> Table:
             f"{outcome.steps:,}",
             f"{outcome.best_step:,}",
             NOTHING if outcome.best_accuracy is None else percent(outcome.best_accuracy),
-            f"{outcome.seconds:.0f}",
+            NOTHING if math.isnan(outcome.seconds) else f"{outcome.seconds:.0f}",
         )
         for outcome in outcomes
     )

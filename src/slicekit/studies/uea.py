@@ -1,6 +1,7 @@
 """The paper's experiments with the UEA archive, and what it does not ask: new sets, and gaps."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slicekit.catalogue.series import STRUCTURES
@@ -72,6 +73,20 @@ class UEA(Study):
                 "slicekit data --help"
             )
         return found
+
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """None: series are as long as they are."""
+        return ()
+
+    def lengths_of(self, outcome: Outcome) -> tuple[int, ...]:
+        """None, likewise."""
+        return ()
+
+    def covering(self, choice: Choice, outcomes: Sequence[Outcome]) -> Choice:
+        """Also the parts that were done before."""
+        before = {x.plan.name.split("/")[0] for x in outcomes}
+        parts = [part for part in PARTS if part in before or part in self.parts(choice)]
+        return replace(super().covering(choice, outcomes), parts=tuple(parts))
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Those of every part."""

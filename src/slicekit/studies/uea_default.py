@@ -1,5 +1,6 @@
 """Our classifier as it comes, on every data set with the archive's split, and two references."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,7 +90,7 @@ def accuracy_cell(outcomes: Sequence[Outcome]) -> str:
 
 
 def _seconds(outcomes: Sequence[Outcome]) -> str:
-    took = [x.seconds for x in outcomes if x.tested]
+    took = [x.seconds for x in outcomes if x.tested and not math.isnan(x.seconds)]
     return f"{sum(took) / len(took):.1f}" if took else NOTHING
 
 

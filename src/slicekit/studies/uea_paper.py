@@ -3,15 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slicekit.catalogue import as_path
+from slicekit.catalogue import RECIPES, as_path
 from slicekit.catalogue.series import DATA_SETS as SIZES
 from slicekit.catalogue.series import STRUCTURES, series_recipe
-from slicekit.studies.plans import Choice, Outcome, Plan
+from slicekit.studies.plans import Choice, Outcome, Plan, label
 from slicekit.studies.study import adapted
-from slicekit.studies.tables import NOTHING, Table, mean_and_deviation, percent
+from slicekit.studies.tables import (
+    NOTHING,
+    PAPERS_STEPS,
+    Table,
+    mean_and_deviation,
+    percent,
+    steps_made,
+)
 from slicekit.tasks.archive_task import LEGACY, PARTITIONABLE, SEEDS
 
 SPLITS = (LEGACY, PARTITIONABLE)
+LABELS = [label(model, recipe) for model in STRUCTURES for recipe in RECIPES]
 
 PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
     "bd-slice": ("86 ± 4", "29 ± 7", "77 ± 6", "53 ± 3", "85 ± 2", "54 ± 8"),
@@ -32,7 +40,7 @@ PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
 """The paper's test accuracy, mean and deviation over five seeds, in the order of its data sets."""
 
 Runs = dict[tuple[str, str, str], list[Outcome]]
-"""By model, splits and data set."""
+"""By the label of model and recipe, splits and data set."""
 
 
 def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Plan]:
@@ -80,31 +88,39 @@ def tables(outcomes: Sequence[Outcome]) -> list[Table]:
 def _runs(outcomes: Sequence[Outcome]) -> Runs:
     found: Runs = {}
     for x in outcomes:
-        key = (x.plan.model, x.plan.options["splits"], x.plan.task)
+        key = (x.plan.label, x.plan.options["splits"], x.plan.task)
         found.setdefault(key, []).append(x)
     return found
 
 
 def _means(runs: Runs, sets: Sequence[str]) -> Table:
     rows = [
-        (model, splits, *(_mean(runs, model, splits, data_set) for data_set in sets))
+        (
+            model,
+            splits,
+            steps_made(x for n in sets for x in runs.get((model, splits, n), [])),
+            *(_mean(runs, model, splits, data_set) for data_set in sets),
+        )
         for model, splits in _lines(runs)
     ]
     places = [list(SIZES).index(data_set) for data_set in sets]
-    rows += [(f"paper: {name}", NOTHING, *(own[n] for n in places)) for name, own in PAPER.items()]
+    rows += [
+        (f"paper: {name}", NOTHING, PAPERS_STEPS, *(own[n] for n in places))
+        for name, own in PAPER.items()
+    ]
     note = (
         "Mean and deviation over seeds of the test accuracy of the weights with the best validation"
-        " accuracy. The paper's deviations are those of the population, ours of the sample."
+        " accuracy. The paper's deviations are those of the population, ours of the sample. Steps "
+        "are those made, of the paper the most that it allows."
     )
-    return Table("Test accuracy in %, 70/15/15", ("model", "splits", *sets), tuple(rows), note)
+    columns = ("model", "splits", "steps", *sets)
+    return Table("Test accuracy in %, 70/15/15", columns, tuple(rows), note)
 
 
 def _lines(runs: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str]]:
     """Models and splits of which there is something, in the paper's order."""
     known = {(model, splits) for model, splits, _ in runs}
-    return [
-        (model, splits) for model in STRUCTURES for splits in SPLITS if (model, splits) in known
-    ]
+    return [(own, splits) for own in LABELS for splits in SPLITS if (own, splits) in known]
 
 
 def _mean(runs: Runs, model: str, splits: str, data_set: str) -> str:
@@ -122,8 +138,9 @@ def _seeds(runs: Runs, sets: Sequence[str]) -> Table:
         seeds = sorted({x.plan.settings.seed for found in own.values() for x in found})
         for seed in seeds:
             cells = (_cell(own[data_set], seed) for data_set in sets)
-            rows.append((model, splits, str(SEEDS[seed]), *cells))
-    columns = ("model", "splits", "seed", *sets)
+            alike = [x for found in own.values() for x in found if x.plan.settings.seed == seed]
+            rows.append((model, splits, str(SEEDS[seed]), steps_made(alike), *cells))
+    columns = ("model", "splits", "seed", "steps", *sets)
     note = "Test accuracy, and in brackets the best validation accuracy, by which it was chosen."
     return Table("Every seed of the paper's splits", columns, tuple(rows), note)
 
@@ -139,19 +156,19 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """A bar for each model and data set over both generators, a dash for the paper's mean."""
     runs = _runs(outcomes)
     sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
-    models = [x for x in STRUCTURES if any(x == model for model, _, _ in runs)]
+    models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
     for number, model in enumerate(models):
-        shift, label = 0.8 * ((number + 0.5) / len(models) - 0.5), model
+        shift, told = 0.8 * ((number + 0.5) / len(models) - 0.5), model
         for place, data_set in enumerate(sets):
             own = [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
             values = [100 * share for share in _accuracies(own)]
             if not values:
                 continue
             at, width = place + shift, 0.7 / len(models)
-            axis.bar(at, sum(values) / len(values), width, color=f"C{number}", label=label)
-            said = float(PAPER[model][list(SIZES).index(data_set)].split()[0])
+            axis.bar(at, sum(values) / len(values), width, color=f"C{number}", label=told)
+            said = float(PAPER[own[0].plan.model][list(SIZES).index(data_set)].split()[0])
             axis.plot([at - width / 2, at + width / 2], [said, said], "k-", linewidth=1.5)
-            label = None
+            told = None
     axis.set_xticks(range(len(sets)), sets, fontsize=7)
     axis.set_ylim(0, 102)
     axis.set_ylabel("test accuracy, %")

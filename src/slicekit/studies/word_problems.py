@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slicekit.catalogue import as_path
+from slicekit.studies.a5_lengths import by_model
 from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import Study
-from slicekit.studies.tables import Table, both, both_means
+from slicekit.studies.tables import Table, both, both_means, steps_made
 
 GROUPS = {
     "a5": "60 elements, not solvable",
@@ -41,26 +42,33 @@ class WordProblems(Study):
         place = f"{group}/{as_path(model, choice.recipe)}/seed-{seed}"
         return Plan(place, group, model, settings, tests, recipe=choice.recipe)
 
+    def lengths(self, choice: Choice) -> tuple[int, ...]:
+        """Those to test at."""
+        return tuple(x.low for x in self._plan(choice, self.models[0], "a5", 0).tests)
+
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Every seed and the mean, over all positions and at the last."""
         rows: list[tuple[str, ...]] = []
-        lengths = [x.low for x in self._plan(choice, self.models[0], "a5", 0).tests]
+        lengths = self.lengths(choice)
         for (model, group), own in self._groups(choice, outcomes).items():
             label = (model, group, GROUPS[group])
             for x in own:
                 cells = (both(x.at(length)) for length in lengths)
-                rows.append((*label, str(x.plan.settings.seed), *cells))
-            rows.append((*label, "mean", *(both_means([x.at(n) for x in own]) for n in lengths)))
-        columns = ("model", "group", "about it", "seed", *(f"{length:,}" for length in lengths))
+                rows.append((*label, str(x.plan.settings.seed), steps_made([x]), *cells))
+            means = (both_means(x.at(length) for x in own) for length in lengths)
+            rows.append((*label, "mean", steps_made(own), *means))
+        lengthwise = (f"{length:,}" for length in lengths)
+        columns = ("model", "group", "about it", "seed", "steps", *lengthwise)
         note = "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40."
         return [Table("Accuracy at each length", columns, tuple(rows), note)]
 
     def _groups(
         self, choice: Choice, outcomes: Sequence[Outcome]
     ) -> dict[tuple[str, str], list[Outcome]]:
-        cells = [(model, group) for model in self.chosen_models(choice) for group in GROUPS]
-        found = {c: [x for x in outcomes if (x.plan.model, x.plan.task) == c] for c in cells}
-        return {cell: own for cell, own in found.items() if own}
+        found = by_model(self.shown_models(choice), outcomes)
+        cells = [(name, group) for name in found for group in GROUPS]
+        own = {(name, g): [x for x in found[name] if x.plan.task == g] for name, g in cells}
+        return {cell: runs for cell, runs in own.items() if runs}
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each group and model."""

@@ -1,0 +1,189 @@
+"""The results of a study: what was found now beside what was found before, as tables and files.
+
+They only grow. Another choice of models adds rows, a run that fails takes none away, and a quick
+look has a folder of its own and says in every table that it is one.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import slicekit
+from slicekit import files
+from slicekit.studies.grid import Standing
+from slicekit.studies.plans import Choice, Outcome
+from slicekit.studies.runs import RESULTS as OF_RUN
+from slicekit.studies.runs import read_outcome
+from slicekit.studies.tables import Table, runs_table
+from slicekit.training import figures
+
+if TYPE_CHECKING:
+    from slicekit.studies.study import Study
+
+RESULTS, MARKDOWN, PICTURE, RUNS = "results.json", "results.md", "results.png", "runs"
+
+KIND = "study.json"
+"""Which study a folder is of, and whether it is a quick look."""
+
+
+def claim(study: "Study", choice: Choice, folder: Path) -> None:
+    """Make a folder that of a study, for good.
+
+    Raises:
+        ValueError: if it is of another study, or only one of the two is a quick look. Nothing is
+            touched then.
+    """
+    own = {"study": study.name, "quick": choice.quick}
+    path = folder / KIND
+    found = own
+    if path.exists():
+        found = _read(path)
+    elif (folder / RESULTS).exists():
+        earlier = _read(folder / RESULTS)
+        found = {"study": earlier.get("study"), "quick": bool(_quick(earlier))}
+    if found != own:
+        raise ValueError(
+            f"{folder} holds {_told(found)}, expected {_told(own)}; choose another folder with "
+            "--out. Nothing was changed"
+        )
+    if not path.exists():
+        files.create(path, (json.dumps(own) + "\n").encode())
+
+
+def _quick(earlier: dict[str, Any]) -> Any:
+    choice = earlier.get("choice")
+    return choice.get("quick") if isinstance(choice, dict) else None
+
+
+def _told(kind: dict[str, Any]) -> str:
+    return f"{'a quick look at' if kind.get('quick') else 'the study'} {kind.get('study')}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        ValueError: if the file holds none.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise TypeError(f"it holds a {type(found).__name__}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Nothing was changed; once it is removed, the same study "
+            "makes it again from its runs"
+        ) from error
+    return found
+
+
+def gathered(
+    study: "Study", choice: Choice, standing: Standing, folder: Path
+) -> tuple[Choice, list[Outcome]]:
+    """All that was found so far, in an order that does not depend on when.
+
+    Args:
+        study: which one.
+        choice: what was wanted now.
+        standing: what came of it.
+        folder: of the study, with what was found before.
+
+    Returns:
+        A choice that covers all outcomes, and the outcomes.
+
+    Raises:
+        ValueError: if what was found before is damaged.
+    """
+    earlier = _in_results(folder) | _in_runs(folder)
+    found = list((earlier | standing.outcomes).values())
+    covering = study.covering(choice, found)
+    models = list(covering.models or study.models)
+
+    def order(outcome: Outcome) -> tuple[int, list[Any]]:
+        model = outcome.plan.model
+        place = models.index(model) if model in models else len(models)
+        return place, [(len(x), x) if x.isdigit() else (0, x) for x in _parts(outcome.plan.name)]
+
+    return covering, sorted(found, key=order)
+
+
+def _parts(name: str) -> list[str]:
+    """Words and numbers, so that seed-10 comes after seed-2."""
+    return re.findall(r"\d+|\D+", name)
+
+
+def _in_results(folder: Path) -> dict[str, Outcome]:
+    """What results.json tells, which is not of the times; a run's folder may be gone."""
+    path = folder / RESULTS
+    if not path.exists():
+        return {}
+    try:
+        runs = [Outcome.from_dict(x | {"seconds": math.nan}) for x in _read(path)["runs"]]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path} is damaged: {error!r}. Nothing was changed") from error
+    return {outcome.plan.name: outcome for outcome in runs}
+
+
+def _in_runs(folder: Path) -> dict[str, Outcome]:
+    """What the folders of the runs tell; one that is damaged is for the grid to report."""
+    found = {}
+    for path in sorted((folder / RUNS).rglob(OF_RUN)):
+        try:
+            outcome = read_outcome(path)
+        except ValueError:
+            continue
+        if outcome is not None and folder / RUNS / outcome.plan.name == path.parent:
+            found[outcome.plan.name] = outcome
+    return found
+
+
+def shown(study: "Study", choice: Choice, outcomes: Sequence[Outcome]) -> Iterator[Table]:
+    """The tables of a study; those of a quick look say so."""
+    for table in study.tables(choice, outcomes):
+        if not choice.quick:
+            yield table
+            continue
+        note = "A quick look, only to see that it works: few steps, few and short sequences."
+        yield replace(
+            table,
+            title=f"Quick look, no result: {table.title}",
+            note=f"{table.note} {note}".strip(),
+        )
+
+
+def write_results(study: "Study", choice: Choice, standing: Standing, folder: Path) -> bool:
+    """Write down how a study stands, unless that would spoil what is there.
+
+    results.json holds nothing that differs when the study is done again; times are in results.md.
+
+    Returns:
+        Whether it was written: not if nothing was found, nor if a run failed and there are results
+        already, which then stay as they are.
+    """
+    if not standing.outcomes or (standing.failures and (folder / RESULTS).exists()):
+        return False
+    covering, outcomes = gathered(study, choice, standing, folder)
+    runs = [x.as_dict() for x in outcomes]
+    for run in runs:
+        del run["seconds"]
+    found = {
+        "study": study.name,
+        "slicekit": slicekit.__version__,
+        "choice": asdict(covering),
+        "runs": runs,
+        "failures": standing.failures,
+    }
+    tables = [*shown(study, covering, outcomes), runs_table(outcomes)]
+    text = "\n\n".join([f"## {study.summary}", *(table.as_markdown() for table in tables)])
+    failures = [f"- {name} failed: {why}" for name, why in standing.failures.items()]
+    files.write(folder / MARKDOWN, "\n".join([text, "", *failures]).encode())
+    if figures.available():
+        study.draw(covering, outcomes, folder / PICTURE)
+    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+    return True
