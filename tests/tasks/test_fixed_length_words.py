@@ -150,9 +150,7 @@ def test_a_test_may_have_any_length_but_training_has_one() -> None:
     assert batch.inputs.shape == (3, 50)
     with pytest.raises(ValueError, match=r"^lengths=\(3, 6\), expected \(6, 6\) .* validation: "):
         task.sample(3, (3, 6), seeded(0), "validation")
-    with pytest.raises(
-        ValueError, match=r"^lengths=\(3, 7\), expected at most \(6, 6\) .*train: "
-    ):
+    with pytest.raises(ValueError, match=r"^lengths=\(3, 7\), expected at most \(6, 6\) .*train: "):
         task.sample(3, (3, 7), seeded(0), "train")
 
 

@@ -54,10 +54,30 @@ class LieTables:
     expansion: list[Entry]
 
 
-def hall_tables(channels: int, depth: int) -> LieTables:
-    """The Hall basis in the order of the paper and of RoughPy; see `slicekit.paths.hall`."""
+LARGEST = 2**20
+"""Words of the largest tensor algebra whose bases are made."""
+
+
+def check_basis(channels: int, depth: int) -> None:
+    """Raise unless there is a basis for these numbers, and of a size that can be made.
+
+    >>> check_basis(10, 9)
+    Traceback (most recent call last):
+    ValueError: depth=9 with channels=10 makes 1111111110 words; expected at most 1048576
+    """
     check_count("channels", channels)
     check_count("depth", depth)
+    words = depth if channels == 1 else expanded_size(channels, min(depth, 64))
+    if words > LARGEST:
+        raise ValueError(
+            f"depth={depth} with channels={channels} makes {words} words; expected at most "
+            f"{LARGEST}"
+        )
+
+
+def hall_tables(channels: int, depth: int) -> LieTables:
+    """The Hall basis in the order of the paper and of RoughPy; see `slicekit.paths.hall`."""
+    check_basis(channels, depth)
     factors: Factors = [None] * channels
     starts = [0, channels]
     for level in range(2, depth + 1):
@@ -74,8 +94,7 @@ def hall_tables(channels: int, depth: int) -> LieTables:
 
 def lyndon_tables(channels: int, depth: int) -> LieTables:
     """The Lyndon words, each with its standard bracketing; see `slicekit.paths.lyndon`."""
-    check_count("channels", channels)
-    check_count("depth", depth)
+    check_basis(channels, depth)
     words = lyndon_words(channels, depth)
     index = {word: position for position, word in enumerate(words)}
     factors: Factors = []

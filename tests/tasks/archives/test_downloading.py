@@ -178,6 +178,19 @@ def test_a_bad_zip_file_is_named_and_nothing_is_replaced(
     assert [x.name for x in tmp_path.iterdir()] == ["data"]
 
 
+def test_a_zip_file_that_holds_too_much_is_named(tmp_path: Path) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for split in ("TRAIN", "TEST"):
+            archive.writestr(f"Walks_{split}.ts", "#" * 5000)
+    with (
+        serving(site(made.getvalue())) as where,
+        pytest.raises(DownloadError, match=r"10000 bytes of Walks inside; expected at most 1000"),
+    ):
+        get(where, tmp_path, largest=1000)
+    assert left(tmp_path) == []
+
+
 def test_other_contents_than_the_last_time_are_named(tmp_path: Path) -> None:
     other = zipped({"Walks_TRAIN.ts": TS, "Walks_TEST.ts": TS + "5,6:a\n"})
     with serving(site()) as there:

@@ -91,6 +91,15 @@ def test_a_length_that_is_not_told_does_no_harm(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == CONTENT and totals == {None}
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_file_that_is_too_large_is_not_taken_nor_kept(tmp_path: Path, told: bool) -> None:
+    with serving(Site({PATH: CONTENT}, told_length=told)) as site:
+        with pytest.raises(DownloadError, match=r"file.zip: .* bytes.*; at most 300000 are taken"):
+            fetch(site.url + PATH, tmp_path / "file", None, HASTY, largest=300_000)
+        assert len(site.asked) == 1
+    assert left(tmp_path) == []
+
+
 def test_an_empty_file_is_a_file(tmp_path: Path) -> None:
     with serving(Site({PATH: b""})) as site:
         fetch(site.url + PATH, tmp_path / "file", None, ONCE)

@@ -67,7 +67,7 @@ def test_one_set(tmp_path: Path) -> None:
         ({"classes": np.array(["left", "left"])}, "array classes"),
         ({"t_train": np.zeros((3, 4)), "t_test": np.zeros((2, 4))}, "array t_train: times that do"),
         ({"t_train": np.arange(12.0).reshape(3, 4)}, "only one of train and test"),
-        ({"y_train": np.array([None, 1, 2])}, "damaged, ValueError: Object arrays"),
+        ({"y_train": np.array([None, 1, 2])}, "damaged, ValueError: it holds Python objects"),
     ],
 )
 def test_a_fault_names_its_array(tmp_path: Path, other: dict[str, Any], message: str) -> None:

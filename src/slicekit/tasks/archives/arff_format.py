@@ -32,7 +32,8 @@ from slicekit.tasks.archives.numbers import Malformed, parse_rows, quoted
 from slicekit.tasks.archives.series import Series
 
 ATTRIBUTE = re.compile(r"""@attribute\s+('[^']*'|"[^"]*"|[^\s{]+)\s*(.*)""", re.IGNORECASE)
-ENTRY = re.compile(r"""\s*('[^']*'|"[^"]*"|[^'",{}]+?)\s*(?:,|$)""")
+ENTRY = re.compile(r"""'[^']*'|"[^"]*"|[^'",{}]+""")
+SPACE = re.compile(r"\s*")
 RELATIONAL = re.compile(r"""(['"])(.*?)(?<!\\)\1\s*,(.*)""")
 NUMERIC = ("numeric", "real", "integer")
 
@@ -142,12 +143,32 @@ def _head(path: Path, number: int, name: str, inner: list[str], outer: list[str]
 
 def _names(path: Path, number: int, kind: str) -> tuple[str, ...]:
     """The names between curly brackets."""
-    inside = kind[1:-1].strip()
-    names = tuple(_unquoted(entry) for entry in ENTRY.findall(inside))
-    whole = kind.endswith("}") and ENTRY.sub("", inside) == "" and not inside.endswith(",")
-    if not whole or not names or len(set(names)) < len(names):
+    entries = _entries(kind[1:-1])
+    names = tuple(_unquoted(entry) for entry in entries or ())
+    if not kind.endswith("}") or not names or len(set(names)) < len(names):
         raise ArchiveError(path, number, f"classes {quoted(kind)}", "different names as in {a,b}")
     return names
+
+
+def _entries(text: str) -> list[str] | None:
+    """The names between commas, some in quotes, with white space around them; None if malformed."""
+    found, place = [], 0
+    while True:
+        entry = ENTRY.match(text, _past_space(text, place))
+        if entry is None:
+            return None
+        found.append(entry[0].strip())
+        place = _past_space(text, entry.end())
+        if place == len(text):
+            return found
+        if text[place] != ",":
+            return None
+        place += 1
+
+
+def _past_space(text: str, place: int) -> int:
+    found = SPACE.match(text, place)
+    return place if found is None else found.end()
 
 
 def _unquoted(text: str) -> str:

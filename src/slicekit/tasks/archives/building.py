@@ -10,6 +10,9 @@ from slicekit.tasks.archives.errors import ArchiveError
 from slicekit.tasks.archives.numbers import Malformed, parse_number, quoted
 from slicekit.tasks.archives.series import Series
 
+MANY, EXPANSION = 2**24, 100
+"""More values than the first are not made of fewer than one in so many that the file has."""
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -123,10 +126,25 @@ class Cases:
         """
         if not self._values:
             raise ArchiveError(self.path, line, "the file ends without a case", "cases after @data")
+        self._check_padding()
         answers = [int(x) for x in self._answers] if self._classes else self._answers
         times = self._times if self.declared.timed else None
         drained = _drained(self._values)
         return Series.padded(drained, answers, self._classes, times, self.declared.name)
+
+    def _check_padding(self) -> None:
+        """Series are padded to the longest: one long case must not make a small file enormous."""
+        lengths = [len(case) for case in self._values]
+        padded = len(lengths) * max(lengths) * self._values[0].shape[1]
+        given = sum(case.size for case in self._values)
+        if padded > max(MANY, EXPANSION * given):
+            raise ArchiveError(
+                self.path,
+                None,
+                f"{len(lengths)} cases of up to {max(lengths)} steps, padded {padded} values, for "
+                f"the {given} that it has",
+                "lengths that differ less, or the longest cases in a file of their own",
+            )
 
 
 def _drained(items: list[np.ndarray]) -> Iterator[np.ndarray]:

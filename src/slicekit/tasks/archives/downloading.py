@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from slicekit.tasks.archives.errors import ArchiveError
-from slicekit.tasks.archives.fetching import DownloadError, Patience, fetch, forget_parts
+from slicekit.tasks.archives.fetching import (
+    LARGEST,
+    DownloadError,
+    Patience,
+    fetch,
+    forget_parts,
+)
 from slicekit.tasks.archives.places import data_folder
 from slicekit.tasks.archives.sources import SPLITS, Source, sources
 from slicekit.tasks.archives.unpacking import unpack
@@ -35,6 +41,7 @@ def download(
     sha256: str | None = None,
     progress: Progress | None = None,
     patience: Patience = Patience(),
+    largest: int = LARGEST,
 ) -> Path:
     """Bring a set to the disk, from the first source that has it.
 
@@ -48,6 +55,7 @@ def download(
         sha256: what the zip file's checksum must be. Then only zip files are asked for.
         progress: told how far it is.
         patience: how long to wait for each file.
+        largest: most bytes of a file that is brought, and of the files in it.
 
     Returns:
         The folder of the set, for `read_archive`.
@@ -65,7 +73,7 @@ def download(
 
     def bring(url: str, file: Path) -> None:
         watch = None if progress is None else partial(progress, url)
-        fetch(url, file, watch, patience)
+        fetch(url, file, watch, patience, largest)
 
     reasons = []
     for source in candidates:
@@ -73,7 +81,7 @@ def download(
             continue
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=root) as fresh:
             try:
-                note = _obtain(source, name, Path(fresh), sha256, bring)
+                note = _obtain(source, name, Path(fresh), sha256, bring, largest)
             except DownloadError as error:
                 reasons.append(str(error))
                 continue
@@ -91,7 +99,12 @@ def _downloads(name: str) -> list[str]:
 
 
 def _obtain(
-    source: Source, name: str, fresh: Path, sha256: str | None, bring: Callable[[str, Path], None]
+    source: Source,
+    name: str,
+    fresh: Path,
+    sha256: str | None,
+    bring: Callable[[str, Path], None],
+    largest: int,
 ) -> dict[str, Any]:
     """Bring the files of a set to a fresh folder, with the note of where they are from."""
     whole, *texts = (fresh.parent / file for file in _downloads(name))
@@ -103,7 +116,7 @@ def _obtain(
             came[url] = checksum(file)
             if source.zipped:
                 _check(url, came[url], sha256)
-                unpack(file, name, fresh)
+                unpack(file, name, fresh, largest)
             else:
                 _check_text(url, file)
                 shutil.copyfile(file, fresh / file.name.removesuffix(".download"))

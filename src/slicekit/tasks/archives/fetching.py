@@ -24,6 +24,10 @@ Watch = Callable[[int, int | None], None]
 """Told the bytes that have come, and how many there are if that is known; both only grow."""
 
 
+LARGEST = 2**34
+"""Bytes of the largest file that is brought by default."""
+
+
 class DownloadError(OSError):
     """A file that could not be had; the message has its address and the reason."""
 
@@ -43,8 +47,16 @@ class Patience:
     pause: float = 1.0
 
 
+class _TooLarge(Exception):
+    """What another attempt would not change; the message says how much there is."""
+
+
 def fetch(
-    url: str, file: Path, watch: Watch | None = None, patience: Patience = Patience()
+    url: str,
+    file: Path,
+    watch: Watch | None = None,
+    patience: Patience = Patience(),
+    largest: int = LARGEST,
 ) -> None:
     """Bring a file from a server, under its name only once it is whole.
 
@@ -53,9 +65,11 @@ def fetch(
         file: where to put it; replaced if it exists.
         watch: told how far it is.
         patience: how long to wait.
+        largest: most bytes that are taken.
 
     Raises:
-        DownloadError: if it could not be had. What came is kept, and the next call goes on from it.
+        DownloadError: if it could not be had; what came is kept, and the next call goes on from
+            it. If it is too large, nothing is kept.
     """
     if not url.lower().startswith(("http://", "https://")):
         raise DownloadError(f"{url}: expected an address that starts with http:// or https://")
@@ -65,7 +79,10 @@ def fetch(
         if attempt:
             time.sleep(patience.pause * 2 ** (attempt - 1))
         try:
-            _receive(url, part, forward, patience.timeout)
+            _receive(url, part, forward, patience.timeout, largest)
+        except _TooLarge as error:
+            part.forget()
+            raise DownloadError(f"{url}: {error}; at most {largest} are taken") from None
         except HTTPError as error:
             error.close()
             if error.code == 416:
@@ -142,7 +159,7 @@ class _Part:
         self.note.unlink(missing_ok=True)
 
 
-def _receive(url: str, part: _Part, watch: _Forward, timeout: float) -> None:
+def _receive(url: str, part: _Part, watch: _Forward, timeout: float, largest: int) -> None:
     """Ask for what is missing, and append it to the part."""
     known = part.known(url)
     start = part.size if known else 0
@@ -162,6 +179,8 @@ def _receive(url: str, part: _Part, watch: _Forward, timeout: float) -> None:
         else:
             start, total = 0, _length(answer)
             part.begin({"url": url, "validator": _validator(answer), "total": total})
+        if total is not None and total > largest:
+            raise _TooLarge(f"the file has {total} bytes")
         received = start
         with open(part.file, "ab") as out:
             watch(received, total)
@@ -169,6 +188,8 @@ def _receive(url: str, part: _Part, watch: _Forward, timeout: float) -> None:
                 out.write(chunk)
                 received += len(chunk)
                 watch(received, total)
+                if received > largest:
+                    raise _TooLarge(f"{received} bytes have come")
     if total is not None and received > total:
         part.forget()
         raise OSError(f"{received} bytes came, more than the {total} promised")

@@ -8,12 +8,15 @@
 | times | `t_train`, `t_test` | `t` | (cases, length), optional |
 | classes | `classes` | `classes` | names, optional: without it the sorted names of `y` |
 
-Nothing is unpickled.
+Nothing is unpickled, other arrays are not read, and no array is read that a small file makes
+enormous.
 """
 
-import io
+import math
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -23,6 +26,13 @@ from slicekit.tasks.archives.numbers import LARGEST
 from slicekit.tasks.archives.series import Archive, Series
 
 Arrays = dict[str, np.ndarray]
+
+ENDS = ("", "_train", "_test")
+OWN = {"classes", *(f"{name}{end}" for name in ("X", "y", "len", "t") for end in ENDS)}
+"""The arrays that are read."""
+
+SMALL, EXPANSION = 2**25, 200
+"""Arrays of more bytes may not be more than so many times as large as their file."""
 
 
 def read_npz(path: Path) -> Series:
@@ -61,15 +71,51 @@ def _load(path: Path) -> Arrays:
         # A damaged file makes the parsers below raise nearly anything.
         try:
             with zipfile.ZipFile(file) as members:
-                return {
-                    name.removesuffix(".npy"): np.lib.format.read_array(
-                        io.BytesIO(members.read(name)), allow_pickle=False
-                    )
-                    for name in members.namelist()
-                }
+                chosen = _chosen(members.infolist())
+                _check_sizes(path, chosen.values())
+                return {name: _array(members, member) for name, member in chosen.items()}
+        except ArchiveError:
+            raise
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise ArchiveError(path, None, f"damaged, {why}", "arrays saved by numpy") from None
+
+
+def _chosen(members: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    named = {member.filename.removesuffix(".npy"): member for member in members}
+    return {name: member for name, member in named.items() if name in OWN}
+
+
+def _check_sizes(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
+    needed, given = sum(member.file_size for member in members), path.stat().st_size
+    if needed > max(SMALL, EXPANSION * given):
+        raise ArchiveError(
+            path,
+            None,
+            f"{needed} bytes of arrays in a file of {given}",
+            f"at most {EXPANSION} times as much",
+        )
+
+
+def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with members.open(member) as file:
+        shape, columns_first, dtype = _head(file)
+        content = file.read()
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if math.prod(shape) * dtype.itemsize != len(content):
+        raise ValueError(f"{len(content)} bytes for {dtype} of shape {shape}")
+    flat = np.frombuffer(content, dtype, math.prod(shape)) if content else np.empty(0, dtype)
+    return flat.reshape(shape, order="F" if columns_first else "C")
+
+
+def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of the format")
 
 
 def _get(path: Path, arrays: Arrays, name: str) -> np.ndarray:

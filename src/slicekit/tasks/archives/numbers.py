@@ -4,10 +4,12 @@
 """
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
+PLAIN = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -106,7 +108,7 @@ def _fault(rows: Sequence[str], row_name: str) -> Malformed:
 
 
 def _is_number(entry: str) -> bool:
-    if entry.strip() == "?":
+    if entry.strip() == "?" or PLAIN.fullmatch(entry.strip()):
         return True
     if not entry.strip():
         return False

@@ -18,12 +18,13 @@ observed at different times, and are missing at those of the others.
 """
 
 import re
+from collections import Counter
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
-from slicekit.tasks.archives.building import Cases, Declared
+from slicekit.tasks.archives.building import EXPANSION, MANY, Cases, Declared
 from slicekit.tasks.archives.errors import ArchiveError
 from slicekit.tasks.archives.lines import numbered_lines
 from slicekit.tasks.archives.numbers import Malformed, parse_rows, quoted
@@ -44,7 +45,10 @@ KEYWORDS = {
 }
 """Capitals make no difference in a file; messages have the usual ones."""
 
-OUTSIDE_PAIRS = re.compile(r":(?![^(]*\))")
+LONGEST_HEAD = 1000
+"""Lines in which a keyword that nobody knows is compared with those that are known."""
+
+MARKS = re.compile(r"[():]")
 BETWEEN_PAIRS = re.compile(r"\)\s*,\s*\(")
 
 
@@ -91,7 +95,8 @@ def _note(path: Path, number: int, line: str, head: dict[str, tuple[int, str]]) 
     written, _, rest = line[1:].replace("\t", " ").partition(" ")
     keyword = KEYWORDS.get(written.lower())
     if keyword is None:
-        close = get_close_matches(written.lower(), [*KEYWORDS, "data"], n=1, cutoff=0.75)
+        start = written.lower()[:40] if number <= LONGEST_HEAD else ""
+        close = get_close_matches(start, [*KEYWORDS, "data"], n=1, cutoff=0.75)
         if close:
             known = KEYWORDS.get(close[0], close[0])
             raise ArchiveError(
@@ -166,15 +171,15 @@ def _classes(path: Path, data_line: int, head: dict[str, tuple[int, str]]) -> tu
         return ()
     if not names:
         raise ArchiveError(path, number, "@classLabel true without classes", "their names")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if len(set(names)) < len(names):
+        twice = max(names, key=Counter(names).__getitem__)
         raise ArchiveError(path, number, f"class {quoted(twice)} twice", "each class once")
     return tuple(names)
 
 
 def _case(line: str, timed: bool) -> tuple[np.ndarray, str, np.ndarray | None]:
     """One line as values (length, channels), the answer as written, and times (length,)."""
-    *channels, answer = OUTSIDE_PAIRS.split(line) if timed else line.split(":")
+    *channels, answer = _outside_pairs(line) if timed else line.split(":")
     if not channels:
         raise Malformed(f"{quoted(line)} without a colon", "channels and an answer between colons")
     if not timed:
@@ -183,6 +188,18 @@ def _case(line: str, timed: bool) -> tuple[np.ndarray, str, np.ndarray | None]:
         return parse_rows(channels).T, answer, None
     values, times = _merged([_pairs(text) for text in channels])
     return values, answer, times
+
+
+def _outside_pairs(line: str) -> list[str]:
+    """The pieces of a line between colons, but for colons in brackets, as those of a date."""
+    pieces, end, inside = [], len(line), False
+    for mark in reversed(list(MARKS.finditer(line))):
+        if mark[0] != ":":
+            inside = mark[0] == ")"
+        elif not inside:
+            pieces.append(line[mark.end() : end])
+            end = mark.start()
+    return [line[:end], *reversed(pieces)]
 
 
 def _pairs(text: str) -> np.ndarray:
@@ -211,6 +228,12 @@ def _pairs(text: str) -> np.ndarray:
 def _merged(channels: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Values (length, channels) at all times of all channels, and these times (length,)."""
     times = np.unique(np.concatenate([pairs[:, 0] for pairs in channels]))
+    given, merged = sum(len(pairs) for pairs in channels), len(times) * len(channels)
+    if merged > max(MANY, EXPANSION * given):
+        raise Malformed(
+            f"{given} observations of {len(channels)} channels at {len(times)} different times",
+            "channels that are observed together more often",
+        )
     values = np.full((len(times), len(channels)), np.nan)
     for channel, pairs in enumerate(channels):
         values[np.searchsorted(times, pairs[:, 0]), channel] = pairs[:, 1]

@@ -6,9 +6,10 @@ import zipfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from slicekit.tasks.archives.errors import ArchiveError
+from slicekit.tasks.archives.fetching import LARGEST
 
 
-def unpack(archive: Path, name: str, folder: Path) -> list[Path]:
+def unpack(archive: Path, name: str, folder: Path, largest: int = LARGEST) -> list[Path]:
     """Take the files of a set out of a zip file, as plain names.
 
     Args:
@@ -16,13 +17,14 @@ def unpack(archive: Path, name: str, folder: Path) -> list[Path]:
         name: of the set.
         folder: an empty folder, for NAME_TRAIN and NAME_TEST as `.ts` or, if there are none,
             `.arff`, or else for NAME.npz.
+        largest: most bytes that its files may have together.
 
     Returns:
         The files.
 
     Raises:
-        ArchiveError: if the archive is damaged, holds no such files, or a member whose name leads
-            out of the folder.
+        ArchiveError: if the archive is damaged, holds no such files or too large ones, or a member
+            whose name leads out of the folder.
         OSError: if the disk can't hold them.
     """
     try:
@@ -31,6 +33,9 @@ def unpack(archive: Path, name: str, folder: Path) -> list[Path]:
                 _check_name(archive, member)
             chosen = _chosen(archive, name, members.infolist())
             needed, free = sum(x.file_size for x in chosen), shutil.disk_usage(folder).free
+            if needed > largest:
+                found = f"{needed} bytes of {name} inside"
+                raise ArchiveError(archive, None, found, f"at most {largest}")
             if needed > free:
                 raise OSError(f"{folder} has {free} bytes left, but {name} needs {needed}")
             return [_take(members, member, folder) for member in chosen]
