@@ -556,3 +556,11 @@ def test_the_file_is_plain_safetensors_for_everyone_else(tmp_path: Path) -> None
         configuration = json.loads(stored.metadata()["slicekit"])
     assert configuration["format"] == "slicekit-model-2"
     assert configuration["model"]["class"] == "SequenceModel"
+
+
+def test_the_same_model_is_the_same_file(tmp_path: Path) -> None:
+    layer, files = SLiCE(3, Diagonal(4)), set()
+    for _ in range(12):
+        save(layer, tmp_path / "layer.safetensors")
+        files.add((tmp_path / "layer.safetensors").read_bytes())
+    assert len(files) == 1

@@ -48,6 +48,19 @@ def write_stored(
         # Made here, so that it has the rights of any new file of the user's.
         temporary.touch()
         save_file(own, temporary, metadata={"slicekit": text, "digest": digest(text, own)})
+        _put_in_order(temporary)
+
+
+def _put_in_order(path: Path) -> None:
+    """Sort the words beside the tensors: safetensors mixes them, and the same is to be the same."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def read_stored(

@@ -150,3 +150,24 @@ def test_what_cannot_be_plotted_is_told(
     assert "nothing to plot" in refuse("plot", run)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'slicekit[plot]'" in refuse("plot", copy("b"))
+
+
+def test_what_a_folder_holds_is_shown_as_text(copy: Callable[[str], Path]) -> None:
+    """Neither markup nor the characters that command a terminal; not in errors either."""
+    run = copy("[red] a")
+    config = run / "config.toml"
+    text = config.read_text().replace('"parity"', '"[red]par[/]ity\\u001b]0;x\\u0007"')
+    config.write_text(text)
+    shown = succeed("runs", run.parent)
+    assert "[red] a" in shown and "[red]par[/]ity?]0;x?" in shown
+    line = refuse("evaluate", run)
+    assert "[red]par[/]ity" in line and "\x1b" not in line and "\x07" not in line
+
+
+@pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl"])
+def test_a_file_nested_too_deeply_is_a_damaged_one(name: str, copy: Callable[[str], Path]) -> None:
+    run = copy("deep")
+    (run / name).write_text(f"{'x = ' if name == 'config.toml' else ''}{'[' * 100_000}\n")
+    row = listed(run.parent)["deep"]
+    assert row["state"] == "damaged" and name in row["fault"]
+    assert name in refuse("resume", run)

@@ -77,7 +77,7 @@ def read_file(path: Path) -> dict[str, Any]:
         last = f"line {len(text.splitlines())}, the end"
         told = str(error).replace("end of document", last)
         raise ValueError(f"{path} is no TOML: {told}") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
     return table
 

@@ -2,10 +2,12 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 WIDTH = 80
 """Tables are laid out for at least this many columns."""
@@ -21,9 +23,27 @@ def console(quiet: bool = False) -> Console:
     return found if found.width >= WIDTH else Console(highlight=False, quiet=quiet, width=WIDTH)
 
 
+def harmless(text: str) -> str:
+    """Text without the characters that command a terminal, which a file may hold.
+
+    >>> harmless("a5\\x1b]0;title\\x07")
+    'a5?]0;title?'
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
 def plain(console: Console, line: str) -> None:
     """Print a line as it is: no markup, and no breaks but those of the terminal."""
-    console.print(line, markup=False, soft_wrap=True)
+    console.print(harmless(line), markup=False, soft_wrap=True)
+
+
+class PlainTable(Table):
+    """A table whose cells are shown as they are written, without markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row of text."""
+        shown = (Text(harmless(cell)) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*shown, **options)
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -33,7 +53,7 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
         columns: their headings.
         right: the headings of those that are flush right.
     """
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    made = PlainTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     made.columns[0].no_wrap = True

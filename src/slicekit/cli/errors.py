@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from slicekit.cli import display
 from slicekit.training.checkpoints import DamagedCheckpoint
 from slicekit.training.processes import is_first
 from slicekit.training.reports import Diverged
@@ -48,7 +49,7 @@ class OneLineErrors(TyperGroup):
 
 def _tell(line: str) -> None:
     if is_first():
-        print(line, file=sys.stderr)
+        print(display.harmless(line), file=sys.stderr)
 
 
 def _joined(message: str) -> str:

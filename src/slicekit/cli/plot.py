@@ -37,5 +37,5 @@ def _scores(folder: Path) -> list[Score]:
         raise FileNotFoundError(f"no {path}; measure first: slicekit evaluate {folder}")
     try:
         return [Score(**score) for score in json.loads(path.read_bytes())["scores"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged; measure again: slicekit evaluate {folder}") from error

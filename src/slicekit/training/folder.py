@@ -129,7 +129,7 @@ class RunFolder:
             return tomllib.loads(self.config.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise ValueError(f"{self.path} holds no run: there is no {self.config.name}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{self.config} is no TOML: {error}") from error
 
     def open(self, settings: Settings, describe: Mapping[str, Any] | None) -> Checkpoint | None:
@@ -260,7 +260,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             int(record["step"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path}, line {number} is no record: {line[:80]!r}") from error
         records.append(record)
     return records
