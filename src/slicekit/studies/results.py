@@ -7,7 +7,7 @@ look has a folder of its own and says in every table that it is one.
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,18 +143,17 @@ def _in_runs(folder: Path) -> dict[str, Outcome]:
     return found
 
 
-def shown(study: "Study", choice: Choice, outcomes: Sequence[Outcome]) -> Iterator[Table]:
+def shown(study: "Study", choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
     """The tables of a study; those of a quick look say so."""
-    for table in study.tables(choice, outcomes):
-        if not choice.quick:
-            yield table
-            continue
-        note = "A quick look, only to see that it works: few steps, few and short sequences."
-        yield replace(
-            table,
-            title=f"Quick look, no result: {table.title}",
-            note=f"{table.note} {note}".strip(),
-        )
+    return [_marked(table, choice) for table in study.tables(choice, outcomes)]
+
+
+def _marked(table: Table, choice: Choice) -> Table:
+    if not choice.quick:
+        return table
+    note = "A quick look, only to see that it works: few steps, few and short sequences."
+    title = f"Quick look, no result: {table.title}"
+    return replace(table, title=title, note=f"{table.note} {note}".strip())
 
 
 def write_results(study: "Study", choice: Choice, standing: Standing, folder: Path) -> bool:
@@ -179,7 +178,7 @@ def write_results(study: "Study", choice: Choice, standing: Standing, folder: Pa
         "runs": runs,
         "failures": standing.failures,
     }
-    tables = [*shown(study, covering, outcomes), runs_table(outcomes)]
+    tables = [*shown(study, covering, outcomes), _marked(runs_table(outcomes), choice)]
     text = "\n\n".join([f"## {study.summary}", *(table.as_markdown() for table in tables)])
     failures = [f"- {name} failed: {why}" for name, why in standing.failures.items()]
     files.write(folder / MARKDOWN, "\n".join([text, "", *failures]).encode())
