@@ -1,7 +1,7 @@
 /* The C interface of slicekit's kernels.
  *
- * Every function is a pure function of its arguments: no state, no allocation, safe to call from
- * several threads at once. Arrays are contiguous, batch first, and named as in the Python library.
+ * Every function but slicekit_use_isa is a pure function of its arguments: no state, no allocation,
+ * safe to call from several threads at once. Arrays are contiguous, batch first, and named as in the Python library.
  * Work space is the caller's: ask for its size, then hand it in; its contents do not matter.
  *
  * `real` is the size of a number in bytes: 4 for float, 8 for double. Arrays are passed as void*.
@@ -34,8 +34,14 @@ enum {
 /* Number of this interface; the Python side refuses any other. */
 SLICEKIT_API int64_t slicekit_interface(void);
 
-/* Name of the instruction set in use: "avx2" or "baseline". */
+/* Name of the instruction set in use: "baseline", "avx2" or "avx512" on x86-64, "neon" on ARM. The
+ * best that the library has and the processor runs, unless another was chosen. */
 SLICEKIT_API const char *slicekit_isa(void);
+
+/* Chooses the instruction set of all calls from now on: SLICEKIT_BAD_OPTION for one that the library
+ * does not have or the processor does not run. The only state there is. What a problem's passes hand
+ * to each other depends on it, so it should not change in between. */
+SLICEKIT_API int64_t slicekit_use_isa(const char *name);
 
 /* Whether the library was built with OpenMP, without which it runs on one thread. */
 SLICEKIT_API int64_t slicekit_has_openmp(void);

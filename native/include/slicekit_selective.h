@@ -36,8 +36,8 @@ typedef struct slicekit_selective {
 
   void *outputs; /* (batch, length, channels); the backward pass does not need them */
   void *last;    /* (batch, channels, dim); neither does it need this */
-  void *starts;  /* (batch, chunks, ceil(channels / w), dim, w), where w numbers fill 32 bytes: the
-                    states before each chunk, which it does need */
+  void *starts;  /* (batch, chunks, dim * w), where w is the channels rounded up to whole 64 bytes:
+                    the states before each chunk, in the kernels' own order, which it does need */
 
   /* Gradients: what the backward pass is given, and what it writes. */
   const void *in_outputs, *in_last;

@@ -10,34 +10,39 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
-// Number J of every block, over the lanes of half a lane group (0 or 1) of blocks of W lanes.
-template <int W, int J, class Real>
-SLICEKIT_INLINE Vector<Real> spread_from(const Real *h, int half) {
-  constexpr int V = WIDTH<Real>;
-  if constexpr (W <= V) {
-    return spread<W, J>(load(h + half * V));
+// Number J of every block, over the lanes of vector V of a lane group of blocks of W lanes.
+template <int W, int J, int V, class Real>
+SLICEKIT_INLINE Vector<Real> spread_from(const Real *h) {
+  constexpr int AT = V * WIDTH<Real>;
+  if constexpr (W <= WIDTH<Real>) {
+    const Vector<Real> x = load(h + AT);
+    return shuffle<Spread<W, J>>(x, x);
   } else {
-    return broadcast(h[J]);
+    return broadcast(h[AT / W * W + J]);
   }
 }
 
 template <int W, class Real>
 SLICEKIT_INLINE void step_groups(int64_t groups, int b, const Real *m, ptrdiff_t panel,
                                  const Real *h, Real *out) {
-  constexpr int V = WIDTH<Real>, N = LANES<Real>;
+  constexpr int N = LANES<Real>;
   for (int64_t g = 0; g < groups; ++g, h += N, out += N, m += b * panel) {
-    Vector<Real> low[2] = {load(h), zero<Real>()}, high[2] = {load(h + V), zero<Real>()};
-    unrolled<W>([&](auto column) {
-      constexpr int j = decltype(column)::value;
-      if (j < b) {
-        const Real *from = m + j * panel;
-        low[j % 2] += load(from) * spread_from<W, j>(h, 0);
-        high[j % 2] += load(from + V) * spread_from<W, j>(h, 1);
-      }
+    unrolled<VECTORS>([&](auto vector) {
+      constexpr int v = decltype(vector)::value, AT = v * WIDTH<Real>;
+      Vector<Real> total[2] = {load(h + AT), zero<Real>()};
+      unrolled<W>([&](auto column) {
+        constexpr int j = decltype(column)::value;
+        if (j < b) total[j % 2] += load(m + j * panel + AT) * spread_from<W, j, v>(h);
+      });
+      store(out + AT, total[0] + total[1]);
     });
-    store(out, low[0] + low[1]);
-    store(out + V, high[0] + high[1]);
   }
+}
+
+// in_m (+)= g h^T for one vector of one column.
+template <bool ADD, class Real>
+SLICEKIT_INLINE void put(Real *in_m, Vector<Real> x) {
+  store(in_m, ADD ? load(in_m) + x : x);
 }
 
 // next += g + A^T g, and in_m (+)= g h^T in every block; in_m may be m.
@@ -46,58 +51,82 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
                                     ptrdiff_t panel, ptrdiff_t in_panel, const Real *g,
                                     const Real *h, Real *next) {
   constexpr int V = WIDTH<Real>, N = LANES<Real>;
-  for (int64_t q = 0; q < groups; ++q, g += N, h += N, next += N, m += b * panel) {
-    const Vector<Real> g_low = load(g), g_high = load(g + V);
-    Vector<Real> low[W], high[W];
-    unrolled<W>([&](auto column) {
-      constexpr int j = decltype(column)::value;
-      if (j < b) {
-        const Real *from = m + j * panel;
-        Real *to = in_m + (q * b + j) * in_panel;
-        low[j] = load(from) * g_low;
-        high[j] = load(from + V) * g_high;
-        Vector<Real> d_low = g_low * spread_from<W, j>(h, 0);
-        Vector<Real> d_high = g_high * spread_from<W, j>(h, 1);
-        if (ADD) {
-          d_low += load(to);
-          d_high += load(to + V);
-        }
-        store(to, d_low);
-        store(to + V, d_high);
-      } else {
-        low[j] = high[j] = zero<Real>();
-      }
-    });
-    Vector<Real> sums_low, sums_high;
+  for (int64_t q = 0; q < groups; ++q) {
     if constexpr (W <= V) {
-      sums_low = block_sums<W, Real>(low);
-      sums_high = block_sums<W, Real>(high);
+      unrolled<VECTORS>([&](auto vector) {
+        constexpr int v = decltype(vector)::value, AT = v * V;
+        const Vector<Real> own = load(g + AT);
+        Vector<Real> x[W];
+        unrolled<W>([&](auto column) {
+          constexpr int j = decltype(column)::value;
+          x[j] = zero<Real>();
+          if (j < b) {
+            x[j] = load(m + j * panel + AT) * own;
+            put<ADD, Real>(in_m + j * in_panel + AT, own * spread_from<W, j, v>(h));
+          }
+        });
+        store(next + AT, load(next + AT) + own + block_sums<W, Real>(x));
+      });
     } else {
-      unrolled<W>([&](auto column) { low[decltype(column)::value] += high[decltype(column)::value]; });
-      sums_low = block_sums<V, Real>(low);
-      sums_high = block_sums<V, Real>(low + V);
+      unrolled<N / V>([&](auto vector) {
+        // WIDTH columns at a time of the block that this vector of `next` belongs to.
+        constexpr int AT = decltype(vector)::value * V, BLOCK = AT / W * W, FIRST = AT - BLOCK;
+        Vector<Real> x[V];
+        unrolled<V>([&](auto column) {
+          constexpr int i = decltype(column)::value, j = FIRST + i;
+          x[i] = zero<Real>();
+          if (j < b) {
+            const Vector<Real> factor = broadcast(h[BLOCK + j]);
+            unrolled<W / V>([&](auto part) {
+              constexpr int at = BLOCK + decltype(part)::value * V;
+              const Vector<Real> own = load(g + at);
+              x[i] += load(m + j * panel + at) * own;
+              put<ADD, Real>(in_m + j * in_panel + at, own * factor);
+            });
+          }
+        });
+        store(next + AT, load(next + AT) + load(g + AT) + block_sums<V, Real>(x));
+      });
     }
-    store(next, load(next) + g_low + sums_low);
-    store(next + V, load(next + V) + g_high + sums_high);
+    g += N, h += N, next += N, m += b * panel, in_m += b * in_panel;
   }
 }
+
+// Columns of a large block that are summed side by side, so that additions need not wait.
+constexpr int LARGE_COLUMNS = 4;
 
 // Blocks of more than one lane group of rows: panels (row group, column).
 template <class Real>
 SLICEKIT_INLINE void step_large(const Part &part, const Real *m, ptrdiff_t panel, const Real *h,
                                 Real *out) {
-  constexpr int V = WIDTH<Real>, N = LANES<Real>;
+  constexpr int V = WIDTH<Real>, N = LANES<Real>, COLUMNS = LARGE_COLUMNS / VECTORS + 1;
   const int64_t b = part.size;
   for (int64_t k = 0; k < part.blocks; ++k, h += part.width) {
     for (int64_t i = 0; i < part.width; i += N, out += N) {
-      Vector<Real> low[2] = {load(h + i), zero<Real>()}, high[2] = {load(h + i + V), zero<Real>()};
-      for (int64_t j = 0; j < b; ++j, m += panel) {
-        const Vector<Real> x = broadcast(h[j]);
-        low[j % 2] += load(m) * x;
-        high[j % 2] += load(m + V) * x;
+      Vector<Real> total[COLUMNS][VECTORS] = {};
+#pragma GCC unroll 4
+      for (int v = 0; v < VECTORS; ++v) total[0][v] = load(h + i + v * V);
+      int64_t j = 0;
+      for (; j + COLUMNS <= b; j += COLUMNS, m += COLUMNS * panel) {
+#pragma GCC unroll 8
+        for (int s = 0; s < COLUMNS; ++s) {
+          const Vector<Real> x = broadcast(h[j + s]);
+#pragma GCC unroll 4
+          for (int v = 0; v < VECTORS; ++v) total[s][v] += load(m + s * panel + v * V) * x;
+        }
       }
-      store(out, low[0] + low[1]);
-      store(out + V, high[0] + high[1]);
+      for (; j < b; ++j, m += panel) {
+        const Vector<Real> x = broadcast(h[j]);
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; ++v) total[0][v] += load(m + v * V) * x;
+      }
+#pragma GCC unroll 8
+      for (int s = 1; s < COLUMNS; ++s) {
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; ++v) total[0][v] += total[s][v];
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < VECTORS; ++v) store(out + v * V, total[0][v]);
     }
   }
 }
@@ -114,16 +143,18 @@ SLICEKIT_INLINE void adjoint_large(const Part &part, const Real *m, Real *in_m, 
         sums[v] = zero<Real>();
         if (j0 + v >= b) continue;
         const Vector<Real> x = broadcast(h[j0 + v]);
+        Vector<Real> total[VECTORS] = {};
         for (int64_t r = 0; r < row_groups; ++r) {
-          const Vector<Real> g_low = load(g + r * N), g_high = load(g + r * N + V);
           const int64_t p = (k * row_groups + r) * b + j0 + v;
-          const Real *from = m + p * panel;
-          Real *to = in_m + p * in_panel;
-          sums[v] += load(from) * g_low;
-          sums[v] += load(from + V) * g_high;
-          store(to, ADD ? load(to) + g_low * x : g_low * x);
-          store(to + V, ADD ? load(to + V) + g_high * x : g_high * x);
+#pragma GCC unroll 4
+          for (int part_of_group = 0; part_of_group < VECTORS; ++part_of_group) {
+            const int at = part_of_group * V;
+            const Vector<Real> own = load(g + r * N + at);
+            total[part_of_group] += load(m + p * panel + at) * own;
+            put<ADD, Real>(in_m + p * in_panel + at, own * x);
+          }
         }
+        sums[v] = added<Real>(total);
       }
       store(next + j0, load(next + j0) + load(g + j0) + block_sums<V, Real>(sums));
     }

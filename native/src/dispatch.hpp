@@ -5,25 +5,37 @@
 
 namespace slicekit {
 
-// Whether the processor runs AVX2 and FMA; looked up on every call, which costs a few cycles.
-bool use_avx2();
+// Each includes those before it. On other processors than x86-64 there is a baseline alone.
+enum class Isa { BASELINE, AVX2, AVX512 };
+
+// The one in use.
+Isa isa();
 
 }  // namespace slicekit
 
-// Calls `function(arguments...)` of the best instruction set; function is declared in each of them.
 #if defined(SLICEKIT_HAS_AVX2)
-#define SLICEKIT_CALL(function, ...) \
-  (slicekit::use_avx2() ? slicekit::avx2::function(__VA_ARGS__) \
-                        : slicekit::baseline::function(__VA_ARGS__))
-#define SLICEKIT_DECLARE(...) \
-  namespace slicekit { \
-  namespace avx2 { __VA_ARGS__ } \
-  namespace baseline { __VA_ARGS__ } \
-  }
+#define SLICEKIT_IF_AVX2(...) __VA_ARGS__
 #else
-#define SLICEKIT_CALL(function, ...) slicekit::baseline::function(__VA_ARGS__)
+#define SLICEKIT_IF_AVX2(...)
+#endif
+#if defined(SLICEKIT_HAS_AVX512)
+#define SLICEKIT_IF_AVX512(...) __VA_ARGS__
+#else
+#define SLICEKIT_IF_AVX512(...)
+#endif
+
+// Declares functions in the namespace of every instruction set.
 #define SLICEKIT_DECLARE(...) \
   namespace slicekit { \
+  SLICEKIT_IF_AVX512(namespace avx512 { __VA_ARGS__ }) \
+  SLICEKIT_IF_AVX2(namespace avx2 { __VA_ARGS__ }) \
   namespace baseline { __VA_ARGS__ } \
   }
-#endif
+
+// Calls `function(arguments...)` of the instruction set in use.
+#define SLICEKIT_CALL(function, ...) \
+  (SLICEKIT_IF_AVX512(slicekit::isa() == slicekit::Isa::AVX512 \
+                          ? slicekit::avx512::function(__VA_ARGS__) :) \
+   SLICEKIT_IF_AVX2(slicekit::isa() == slicekit::Isa::AVX2 \
+                        ? slicekit::avx2::function(__VA_ARGS__) :) \
+   slicekit::baseline::function(__VA_ARGS__))

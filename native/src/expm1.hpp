@@ -17,7 +17,7 @@ struct Format;
 
 template <>
 struct Format<float> {
-  typedef int32_t Bits __attribute__((vector_size(32)));
+  typedef int32_t Bits __attribute__((vector_size(VECTOR_BYTES)));
   static constexpr int FRACTION_BITS = 23, BIAS = 127, TAYLOR_DEGREE = 8;
   static constexpr float SMALLEST = -104, LARGEST = 89, LOG2_HIGH = 0x1.62e4p-1f,
                          LOG2_LOW = 0x1.7f7d1cp-20f;
@@ -25,7 +25,7 @@ struct Format<float> {
 
 template <>
 struct Format<double> {
-  typedef int64_t Bits __attribute__((vector_size(32)));
+  typedef int64_t Bits __attribute__((vector_size(VECTOR_BYTES)));
   static constexpr int FRACTION_BITS = 52, BIAS = 1023, TAYLOR_DEGREE = 14;
   static constexpr double SMALLEST = -746, LARGEST = 710, LOG2_HIGH = 0x1.62e42fefap-1,
                           LOG2_LOW = 0x1.cf79abc9e3b3ap-40;

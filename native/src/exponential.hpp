@@ -27,9 +27,9 @@ constexpr Real LARGEST_REST = sizeof(Real) == sizeof(float) ? 64 : 600;
 // What is taken out of the matrices before the polynomial.
 template <class Real>
 struct Reduction {
-  Vector<Real> mean[2];  // of the diagonal, lane by lane; 0 where it is left in
-  Real norm;             // the largest of the lanes, after scaling
-  Real scale;            // 2^-squarings, common to the lanes
+  Vector<Real> mean[VECTORS];  // of the diagonal, lane by lane; 0 where it is left in
+  Real norm;                   // the largest of the lanes, after scaling
+  Real scale;                  // 2^-squarings, common to the lanes
   int squarings;
 };
 
@@ -74,7 +74,7 @@ template <class Real>
 SLICEKIT_INLINE Reduction<Real> reduction(int64_t b, const Real *a) {
   Reduction<Real> found;
   found.norm = 0;
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < VECTORS; ++half) {
     const Vector<Real> mean = diagonal_mean(b, a + half * WIDTH<Real>);
     const Vector<Real> norm = row_norm(b, a + half * WIDTH<Real>, mean);
     const auto shifted = norm <= LARGEST_REST<Real>;
@@ -101,13 +101,13 @@ SLICEKIT_INLINE void reduce(const Reduction<Real> &found, int64_t b, const Real 
     for (int64_t j = 0; j < b; ++j) {
       const Real *from = a + i * row + j * column;
       Real *to = z + (i * b + j) * L;
-      store(to, load(from) * found.scale);
-      store(to + W, load(from + W) * found.scale);
+      for (int v = 0; v < VECTORS; ++v) store(to + v * W, load(from + v * W) * found.scale);
     }
     const Real *from = a + i * (row + column);
     Real *to = z + i * (b + 1) * L;
-    store(to, (load(from) - found.mean[0]) * found.scale);
-    store(to + W, (load(from + W) - found.mean[1]) * found.scale);
+    for (int v = 0; v < VECTORS; ++v) {
+      store(to + v * W, (load(from + v * W) - found.mean[v]) * found.scale);
+    }
   }
 }
 
@@ -129,11 +129,12 @@ inline Real *reduced_exponential(const Algebra &algebra, const Reduction<Real> &
 
 // z = x times one factor for each lane, for `count` elements; z may be x.
 template <class Real>
-SLICEKIT_INLINE void scale_lanes(int64_t count, const Vector<Real> (&factor)[2], const Real *x,
+SLICEKIT_INLINE void scale_lanes(int64_t count, const Vector<Real> (&factor)[VECTORS], const Real *x,
                                  Real *z) {
   for (int64_t at = 0; at < count * LANES<Real>; at += LANES<Real>) {
-    store(z + at, load(x + at) * factor[0]);
-    store(z + at + WIDTH<Real>, load(x + at + WIDTH<Real>) * factor[1]);
+    for (int v = 0; v < VECTORS; ++v) {
+      store(z + at + v * WIDTH<Real>, load(x + at + v * WIDTH<Real>) * factor[v]);
+    }
   }
 }
 
@@ -142,13 +143,16 @@ enum class Identity { INCLUDED, EXCLUDED };
 
 // y = e^m (E + I), with the identity taken out where it is to be excluded, without cancellation.
 template <Identity IDENTITY, class Real>
-SLICEKIT_INLINE void restore(const Vector<Real> (&mean)[2], int64_t b, const Real *e, Real *y) {
-  const Exponential<Real> growth[2] = {Exponential<Real>(mean[0]), Exponential<Real>(mean[1])};
-  const Vector<Real> factor[2] = {growth[0].value(), growth[1].value()};
+SLICEKIT_INLINE void restore(const Vector<Real> (&mean)[VECTORS], int64_t b, const Real *e, Real *y) {
+  Vector<Real> factor[VECTORS], diagonals[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) {
+    const Exponential<Real> growth(mean[v]);
+    factor[v] = growth.value();
+    diagonals[v] = IDENTITY == Identity::INCLUDED ? factor[v] : growth.minus_one();
+  }
   scale_lanes(b * b, factor, e, y);
-  for (int half = 0; half < 2; ++half) {
-    const bool whole = IDENTITY == Identity::INCLUDED;
-    const Vector<Real> diagonal = whole ? factor[half] : growth[half].minus_one();
+  for (int half = 0; half < VECTORS; ++half) {
+    const Vector<Real> diagonal = diagonals[half];
     for (int64_t i = 0; i < b; ++i) {
       Real *to = y + i * (b + 1) * LANES<Real> + half * WIDTH<Real>;
       store(to, load(to) + diagonal);
@@ -177,8 +181,8 @@ inline void pullback_of_size(int64_t size, const Real *a, const Real *in_y, Real
   const Term<Real> direction[] = {{found.scale, in_y}};
   combine(algebra.part(), direction, batches + algebra.part());
   const Real *e = reduced_exponential(algebra, found, batches);
-  const Vector<Real> factor[2] = {Exponential<Real>(found.mean[0]).value(),
-                                  Exponential<Real>(found.mean[1]).value()};
+  Vector<Real> factor[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) factor[v] = Exponential<Real>(found.mean[v]).value();
   scale_lanes(b * b, factor, e + algebra.part(), in_a);
 }
 

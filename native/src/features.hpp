@@ -104,50 +104,50 @@ SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel,
 template <class Real>
 SLICEKIT_NOINLINE void make_features(const Layout &layout, const Packed<Real> &packed, int64_t channels,
                           int64_t rows, const Real *increments, const Panels<Real> &to) {
-  for (int64_t p = 0; p < layout.feature_panels; ++p) {
-    product(rows, channels, increments, channels, 1, packed.forward + p * channels * LANES<Real>,
-            to.of(p, 0), to.row, false);
-  }
+  multiply<Real>(layout.feature_panels, {rows, 1, channels, increments, 0, channels, 1, packed.forward,
+                                         channels * LANES<Real>, to.at, to.row, to.panel, false});
 }
 
-// total (feature panels, channels, LANES) += Σ_rows increments^T gradients.
+// total (feature panels, channels, LANES) (+)= Σ_rows increments^T gradients, for some panels.
 template <class Real>
-SLICEKIT_NOINLINE void add_parameter_gradients(const Layout &layout, int64_t channels, int64_t rows,
+SLICEKIT_NOINLINE void add_parameter_gradients(int64_t panels, int64_t channels, int64_t rows,
                                     const Real *increments, const Panels<Real> &gradients,
-                                    Real *total) {
+                                    Real *total, bool add) {
   constexpr int64_t N = LANES<Real>;
-  for (int64_t p = 0; p < layout.feature_panels; ++p) {
-    product(channels, rows, increments, 1, channels, gradients.of(p, 0), total + p * channels * N, N,
-            true);
+  multiply<Real>(panels, {channels, 1, rows, increments, 0, 1, channels, gradients.at,
+                          gradients.panel, total, N, channels * N, add});
+}
+
+// GROUPS full lane groups of channels of in_increments (rows, channels).
+template <int GROUPS, class Real>
+inline void pull_channel_groups(const Layout &layout, const Real *packed, int64_t channels,
+                                int64_t rows, const Panels<Real> &gradients, Real *in_increments) {
+  constexpr int64_t N = LANES<Real>;
+  const int64_t panels = layout.feature_panels;
+  for (int64_t p = 0; p < panels; p += PANELS_AT_ONCE) {
+    multiply_groups<GROUPS, Real>({rows, least(PANELS_AT_ONCE, panels - p), N, gradients.of(p, 0),
+                                   gradients.panel, gradients.row, 1, packed + p * N * N,
+                                   panels * N * N, in_increments, channels, N, p > 0});
   }
 }
 
-// Panels whose packed parameters fit in the first-level cache beside the rest.
-constexpr int64_t PANELS_AT_ONCE = 32;
-
-// One lane group of channels of in_increments (rows, channels), `width` of them real.
+// The last channels where they fill `width` lanes of a group, by way of a few rows of whole groups.
 template <class Real>
-inline void pull_channel_group(const Layout &layout, const Real *packed, int64_t channels,
-                               int64_t width, int64_t rows, const Panels<Real> &gradients,
-                               Real *in_increments) {
-  constexpr int64_t N = LANES<Real>;
-  Real some[TILE * N];
-  for (int64_t p = 0; p < layout.feature_panels; p += PANELS_AT_ONCE) {
-    const int64_t count = least(PANELS_AT_ONCE, layout.feature_panels - p);
-    for (int64_t r = 0; r < rows; r += TILE) {
-      const int height = static_cast<int>(least<int64_t>(TILE, rows - r));
-      Real *to = in_increments + r * channels;
-      const Real *from = gradients.of(p, r), *b = packed + p * N * N;
-      if (width == N) {
-        some_rows<Real>(height, count, gradients.panel, N, from, gradients.row, 1, b, to, channels,
-                        p > 0);
-        continue;
-      }
-      some_rows<Real>(height, count, gradients.panel, N, from, gradients.row, 1, b, some, N, false);
+inline void pull_padded_group(const Layout &layout, const Real *packed, int64_t channels,
+                              int64_t width, int64_t rows, const Panels<Real> &gradients,
+                              Real *in_increments) {
+  constexpr int64_t N = LANES<Real>, HEIGHT = tile_rows(1);
+  Real some[HEIGHT * N];
+  const int64_t panels = layout.feature_panels;
+  for (int64_t p = 0; p < panels; p += PANELS_AT_ONCE) {
+    for (int64_t r = 0; r < rows; r += HEIGHT) {
+      const int64_t height = least(HEIGHT, rows - r);
+      multiply_groups<1, Real>({height, least(PANELS_AT_ONCE, panels - p), N, gradients.of(p, r),
+                                gradients.panel, gradients.row, 1, packed + p * N * N, 0, some, N, 0,
+                                false});
       for (int64_t x = 0; x < height; ++x) {
-        for (int64_t c = 0; c < width; ++c) {
-          to[x * channels + c] = p ? to[x * channels + c] + some[x * N + c] : some[x * N + c];
-        }
+        Real *to = in_increments + (r + x) * channels;
+        for (int64_t c = 0; c < width; ++c) to[c] = p ? to[c] + some[x * N + c] : some[x * N + c];
       }
     }
   }
@@ -160,20 +160,24 @@ SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> 
   constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
   const int64_t panels = layout.feature_panels;
   const ChannelGroups<Real> channel(channels);
-  for (int64_t c = 0; c < channel.groups(); ++c) {
-    pull_channel_group(layout, packed.backward + c * panels * N * N, channels,
-                       least<int64_t>(N, channels - c * N), rows, gradients, in_increments + c * N);
+  const Real *squares = packed.backward;
+  each_tile_of_groups(channel.full, [&](auto groups, int64_t c) {
+    pull_channel_groups<decltype(groups)::value>(layout, squares + c * panels * N * N, channels, rows,
+                                                 gradients, in_increments + c * N);
+  });
+  if (channel.padded) {
+    pull_padded_group(layout, squares + channel.full * panels * N * N, channels, channel.over, rows,
+                      gradients, in_increments + channel.full * N);
   }
   for (int64_t x = 0; x < channel.few; ++x) {
     const Real *rest = packed.rest + x * panels * N;
     for (int64_t r = 0; r < rows; ++r) {
-      Vector<Real> low = zero<Real>(), high = zero<Real>();
+      Vector<Real> total[VECTORS] = {};
       for (int64_t p = 0; p < panels; ++p) {
         const Real *from = gradients.of(p, r);
-        low += load(from) * load(rest + p * N);
-        high += load(from + V) * load(rest + p * N + V);
+        for (int v = 0; v < VECTORS; ++v) total[v] += load(from + v * V) * load(rest + p * N + v * V);
       }
-      in_increments[r * channels + channel.full * N + x] = sum(low + high);
+      in_increments[r * channels + channel.full * N + x] = sum(added<Real>(total));
     }
   }
 }

@@ -5,7 +5,7 @@
 // pack holds, the loop's body runs on single numbers.
 #pragma once
 
-#include "simd.hpp"
+#include "lanes.hpp"
 
 #define SLICEKIT_INLINE_LAMBDA __attribute__((always_inline))
 
@@ -110,25 +110,17 @@ struct Lanes<Vector<float>> : RealLanes<float> {};
 template <>
 struct Lanes<Vector<double>> : RealLanes<double> {};
 
-// Real and imaginary parts of two vectors in which they alternate, and back.
-SLICEKIT_INLINE Complex<Vector<float>> part(Vector<float> a, Vector<float> b) {
-  return {__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14),
-          __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)};
-}
+// Real and imaginary parts of two vectors in which they alternate, and back: every second lane from
+// FIRST on, and half of the lanes of two vectors by turns.
+template <int FIRST>
+struct EverySecond {
+  static constexpr int at(int l, int) { return 2 * l + FIRST; }
+};
 
-SLICEKIT_INLINE Complex<Vector<double>> part(Vector<double> a, Vector<double> b) {
-  return {__builtin_shufflevector(a, b, 0, 2, 4, 6), __builtin_shufflevector(a, b, 1, 3, 5, 7)};
-}
-
-SLICEKIT_INLINE void alternate(Complex<Vector<float>> x, Vector<float> &a, Vector<float> &b) {
-  a = __builtin_shufflevector(x.re, x.im, 0, 8, 1, 9, 2, 10, 3, 11);
-  b = __builtin_shufflevector(x.re, x.im, 4, 12, 5, 13, 6, 14, 7, 15);
-}
-
-SLICEKIT_INLINE void alternate(Complex<Vector<double>> x, Vector<double> &a, Vector<double> &b) {
-  a = __builtin_shufflevector(x.re, x.im, 0, 4, 1, 5);
-  b = __builtin_shufflevector(x.re, x.im, 2, 6, 3, 7);
-}
+template <int HALF>
+struct ByTurns {
+  static constexpr int at(int l, int width) { return l % 2 * width + HALF * width / 2 + l / 2; }
+};
 
 template <class Real>
 struct ComplexLanes {
@@ -136,17 +128,16 @@ struct ComplexLanes {
   static constexpr int COUNT = WIDTH<Real>;
   static SLICEKIT_INLINE V load(const Complex<Real> *from) {
     const Real *parts = reinterpret_cast<const Real *>(from);
-    return part(SLICEKIT_ISA::load(parts), SLICEKIT_ISA::load(parts + COUNT));
+    const Vector<Real> a = SLICEKIT_ISA::load(parts), b = SLICEKIT_ISA::load(parts + COUNT);
+    return {shuffle<EverySecond<0>>(a, b), shuffle<EverySecond<1>>(a, b)};
   }
   static SLICEKIT_INLINE Vector<Real> load_real(const Real *from) {
     return SLICEKIT_ISA::load(from);
   }
   static SLICEKIT_INLINE void store(Complex<Real> *to, V x) {
     Real *parts = reinterpret_cast<Real *>(to);
-    Vector<Real> a, b;
-    alternate(x, a, b);
-    SLICEKIT_ISA::store(parts, a);
-    SLICEKIT_ISA::store(parts + COUNT, b);
+    SLICEKIT_ISA::store<Real>(parts, shuffle<ByTurns<0>>(x.re, x.im));
+    SLICEKIT_ISA::store<Real>(parts + COUNT, shuffle<ByTurns<1>>(x.re, x.im));
   }
   static SLICEKIT_INLINE V broadcast(Complex<Real> x) {
     return {SLICEKIT_ISA::broadcast(x.re), SLICEKIT_ISA::broadcast(x.im)};
@@ -184,31 +175,11 @@ SLICEKIT_INLINE void for_packs_backwards(int64_t count, Body body) {
 // The sums of four packs.
 template <class Number>
 SLICEKIT_INLINE void sum_four(const Pack<Number> *x, Number *sums) {
-  for (int r = 0; r < 4; ++r) sums[r] = Lanes<Pack<Number>>::sum(x[r]);
-}
-
-template <>
-SLICEKIT_INLINE void sum_four<float>(const Vector<float> *x, float *sums) {
-  const Vector<float> a = __builtin_shufflevector(x[0], x[1], 0, 8, 2, 10, 4, 12, 6, 14) +
-                          __builtin_shufflevector(x[0], x[1], 1, 9, 3, 11, 5, 13, 7, 15);
-  const Vector<float> b = __builtin_shufflevector(x[2], x[3], 0, 8, 2, 10, 4, 12, 6, 14) +
-                          __builtin_shufflevector(x[2], x[3], 1, 9, 3, 11, 5, 13, 7, 15);
-  const Vector<float> c = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) +
-                          __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-  const auto d = __builtin_shufflevector(c, c, 0, 1, 2, 3) +
-                 __builtin_shufflevector(c, c, 4, 5, 6, 7);
-  for (int r = 0; r < 4; ++r) sums[r] = d[r];
-}
-
-template <>
-SLICEKIT_INLINE void sum_four<double>(const Vector<double> *x, double *sums) {
-  const Vector<double> a = __builtin_shufflevector(x[0], x[1], 0, 4, 2, 6) +
-                           __builtin_shufflevector(x[0], x[1], 1, 5, 3, 7);
-  const Vector<double> b = __builtin_shufflevector(x[2], x[3], 0, 4, 2, 6) +
-                           __builtin_shufflevector(x[2], x[3], 1, 5, 3, 7);
-  const Vector<double> c =
-      __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  for (int r = 0; r < 4; ++r) sums[r] = c[r];
+  if constexpr (IS_REAL<Number> && WIDTH<RealOf<Number>> >= 4) {
+    sum_fourths(block_sums<4, Number>(x), sums);
+  } else {
+    for (int r = 0; r < 4; ++r) sums[r] = Lanes<Pack<Number>>::sum(x[r]);
+  }
 }
 
 }  // namespace given

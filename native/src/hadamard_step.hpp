@@ -10,21 +10,18 @@ namespace SLICEKIT_ISA {
 // Sums and differences of lanes that differ in bit D.
 template <int D, class Real>
 SLICEKIT_INLINE Vector<Real> butterfly(Vector<Real> x, Vector<Real> signs) {
-  return crossed<D>(x, x) + x * signs;
+  return shuffle<Crossed<D>>(x, x) + x * signs;
 }
 
 // The stages inside a vector, for the first `dim` numbers.
 template <class Real>
 SLICEKIT_INLINE Vector<Real> transform_lanes(Vector<Real> x, int64_t dim) {
-  Vector<Real> signs[3];
-  for (int l = 0; l < WIDTH<Real>; ++l) {
-    for (int s = 0; s < 3; ++s) signs[s][l] = l >> s & 1 ? Real(-1) : Real(1);
-  }
-  if (dim > 1) x = butterfly<1, Real>(x, signs[0]);
-  if (dim > 2) x = butterfly<2, Real>(x, signs[1]);
-  if constexpr (WIDTH<Real> == 8) {
-    if (dim > 4) x = butterfly<4, Real>(x, signs[2]);
-  }
+  unrolled<log2_of(WIDTH<Real>)>([&](auto stage) {
+    constexpr int D = 1 << decltype(stage)::value;
+    Vector<Real> signs;
+    for (int l = 0; l < WIDTH<Real>; ++l) signs[l] = l & D ? Real(-1) : Real(1);
+    if (dim > D) x = butterfly<D, Real>(x, signs);
+  });
   return x;
 }
 
@@ -74,8 +71,9 @@ SLICEKIT_NOINLINE void step_hadamard(const Part &part, const Real *m, ptrdiff_t 
   constexpr int V = WIDTH<Real>, N = LANES<Real>;
   const Real scale = orthonormal<Real>(part.dim);
   for (int64_t i = 0; i < part.padded; i += N, m += panel) {
-    store(out + i, load(m) * load(h + i) * scale);
-    store(out + i + V, load(m + V) * load(h + i + V) * scale);
+    for (int64_t half = 0; half < N; half += V) {
+      store(out + i + half, load(m + half) * load(h + i + half) * scale);
+    }
   }
   transform(out, part.dim);
   for (int64_t i = 0; i < part.padded; i += V) store(out + i, load(out + i) + load(h + i));
@@ -91,7 +89,7 @@ SLICEKIT_NOINLINE void adjoint_hadamard(const Part &part, const Real *m, Real *i
   for (int64_t i = 0; i < part.padded; i += V) store(scratch + i, load(g + i) * scale);
   transform(scratch, part.dim);
   for (int64_t i = 0; i < part.padded; i += N, m += panel, in_m += in_panel) {
-    for (int64_t half = 0; half < 2 * V; half += V) {
+    for (int64_t half = 0; half < N; half += V) {
       const Vector<Real> y = load(scratch + i + half);
       const Vector<Real> d = y * load(h + i + half);
       store(next + i + half, load(next + i + half) + load(g + i + half) + load(m + half) * y);

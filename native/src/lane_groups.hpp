@@ -13,10 +13,10 @@ SLICEKIT_INLINE void transpose_rows(const Real *from, ptrdiff_t from_row, Real *
                                     ptrdiff_t to_row) {
   constexpr int W = WIDTH<Real>;
   Vector<Real> x[W];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < W; ++r) x[r] = load(from + r * from_row);
   transpose<Real>(x);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < W; ++r) store(to + r * to_row, x[r]);
 }
 
@@ -34,8 +34,9 @@ inline void to_lanes(const Real *arrays, int64_t lanes, int64_t elements, Real *
   if (in_squares<Real>(lanes, elements)) {
     for (int64_t next = 0; next < elements; next += W) {
       const int64_t e = least(next, elements - W);
-      transpose_rows(arrays + e, elements, batch + e * L, L);
-      transpose_rows(arrays + W * elements + e, elements, batch + e * L + W, L);
+      for (int l = 0; l < L; l += W) {
+        transpose_rows(arrays + l * elements + e, elements, batch + e * L + l, L);
+      }
     }
     return;
   }
@@ -51,8 +52,9 @@ inline void from_lanes(const Real *batch, int64_t lanes, int64_t elements, Real 
   if (in_squares<Real>(lanes, elements)) {
     for (int64_t next = 0; next < elements; next += W) {
       const int64_t e = least(next, elements - W);
-      transpose_rows(batch + e * L, L, arrays + e, elements);
-      transpose_rows(batch + e * L + W, L, arrays + W * elements + e, elements);
+      for (int l = 0; l < L; l += W) {
+        transpose_rows(batch + e * L + l, L, arrays + l * elements + e, elements);
+      }
     }
     return;
   }

@@ -87,8 +87,10 @@ SLICEKIT_INLINE void tile(int64_t b, const Factors<Real> *factors, ptrdiff_t rig
 }
 
 // Enough sums to keep the multipliers busy, and few enough to stay in registers.
-constexpr int TILE_COLUMNS = 4;
-constexpr int tile_rows(int columns) { return columns == 4 ? 2 : 3; }
+constexpr int TILE_COLUMNS = LANE_TILE_COLUMNS;
+constexpr int tile_rows(int columns) {
+  return columns == TILE_COLUMNS ? LANE_TILE_ROWS : LANE_TILE_ROWS + 1;
+}
 
 // From this b on, a panel's rows are so far apart that they push each other out of the cache.
 constexpr int64_t PACKED_FROM = 16;

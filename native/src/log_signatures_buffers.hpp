@@ -12,7 +12,7 @@ constexpr int64_t MOST_STEPS = 128, FEWEST_STEPS = 16, STATES_BYTES = 1 << 18;
 
 // Steps that a lane takes at once: the states before each of them should stay in the cache.
 SLICEKIT_INLINE int64_t most_steps(const Algebra &algebra) {
-  return most(FEWEST_STEPS, least(MOST_STEPS, STATES_BYTES / (32 * algebra.lower())));
+  return most(FEWEST_STEPS, least(MOST_STEPS, STATES_BYTES / (VECTOR_BYTES * algebra.lower())));
 }
 
 // Windows that are done together: one for each lane, or one alone if it has many pieces.

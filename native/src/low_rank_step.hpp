@@ -16,16 +16,17 @@ SLICEKIT_INLINE void low_rank_dots(const Part &part, int64_t first, const Real *
   const int64_t rank = part.size, stride = (1 + 2 * rank) * panel, groups = part.padded / N;
   for (int64_t k0 = 0; k0 < rank; k0 += AT_ONCE) {
     const int count = static_cast<int>(least<int64_t>(AT_ONCE, rank - k0));
-    Vector<Real> low[AT_ONCE] = {}, high[AT_ONCE] = {};
+    Vector<Real> total[AT_ONCE][VECTORS] = {};
     const Real *from = m + (first + k0) * panel;
     for (int64_t g = 0; g < groups; ++g, from += stride) {
-      const Vector<Real> x_low = load(x + g * N), x_high = load(x + g * N + V);
       for (int k = 0; k < count; ++k) {
-        low[k] += load(from + k * panel) * x_low;
-        high[k] += load(from + k * panel + V) * x_high;
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; ++v) {
+          total[k][v] += load(from + k * panel + v * V) * load(x + g * N + v * V);
+        }
       }
     }
-    for (int k = 0; k < count; ++k) dots[k0 + k] = sum(low[k] + high[k]);
+    for (int k = 0; k < count; ++k) dots[k0 + k] = sum(added<Real>(total[k]));
   }
 }
 
@@ -37,7 +38,7 @@ SLICEKIT_NOINLINE void step_low_rank(const Part &part, const Real *m, ptrdiff_t 
   Real inner[MAX_RANK];
   low_rank_dots(part, 1 + rank, m, panel, h, inner);
   for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += (1 + 2 * rank) * panel) {
-    for (int64_t half = 0; half < 2 * V; half += V) {
+    for (int64_t half = 0; half < LANES<Real>; half += V) {
       const Vector<Real> x = load(h + i + half);
       Vector<Real> y = x + load(m + half) * x;
       for (int64_t k = 0; k < rank; ++k) y += load(m + (1 + k) * panel + half) * inner[k];
@@ -57,7 +58,7 @@ SLICEKIT_NOINLINE void adjoint_low_rank(const Part &part, const Real *m, Real *i
   low_rank_dots(part, 1, m, panel, g, outer);
   auto put = [](Real *to, Vector<Real> x) { store(to, ADD ? load(to) + x : x); };
   for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += count * panel, in_m += count * in_panel) {
-    for (int64_t half = 0; half < 2 * V; half += V) {
+    for (int64_t half = 0; half < LANES<Real>; half += V) {
       const Vector<Real> x = load(h + i + half), y = load(g + i + half);
       Vector<Real> z = load(next + i + half) + y + load(m + half) * y;
       put(in_m + half, y * x);

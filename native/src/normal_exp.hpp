@@ -8,6 +8,10 @@
 
 #include "expm1.hpp"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
@@ -37,24 +41,33 @@ SLICEKIT_INLINE Vector<Real> smaller(Vector<Real> a, Vector<Real> b) {
   return a < b ? a : b;
 }
 
-#if defined(__AVX__)
 // The same, in the one instruction that GCC does not find.
+#if defined(__AVX512F__)
+// All lanes: without a mask, GCC 12 warns of what it has not set.
+#define SLICEKIT_EXTREME(which, type) _mm512_maskz_##which##_##type(-1, a, b)
+#elif defined(__AVX__)
+#define SLICEKIT_EXTREME(which, type) _mm256_##which##_##type(a, b)
+#elif defined(__SSE2__)
+#define SLICEKIT_EXTREME(which, type) _mm_##which##_##type(a, b)
+#endif
+#if defined(SLICEKIT_EXTREME)
 template <>
 SLICEKIT_INLINE Vector<float> larger<float>(Vector<float> a, Vector<float> b) {
-  return __builtin_ia32_maxps256(a, b);
+  return SLICEKIT_EXTREME(max, ps);
 }
 template <>
 SLICEKIT_INLINE Vector<float> smaller<float>(Vector<float> a, Vector<float> b) {
-  return __builtin_ia32_minps256(a, b);
+  return SLICEKIT_EXTREME(min, ps);
 }
 template <>
 SLICEKIT_INLINE Vector<double> larger<double>(Vector<double> a, Vector<double> b) {
-  return __builtin_ia32_maxpd256(a, b);
+  return SLICEKIT_EXTREME(max, pd);
 }
 template <>
 SLICEKIT_INLINE Vector<double> smaller<double>(Vector<double> a, Vector<double> b) {
-  return __builtin_ia32_minpd256(a, b);
+  return SLICEKIT_EXTREME(min, pd);
 }
+#undef SLICEKIT_EXTREME
 #endif
 
 constexpr double factorial(int n) { return n ? n * factorial(n - 1) : 1; }

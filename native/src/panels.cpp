@@ -92,8 +92,8 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
     }
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
     const int64_t at = chunk.first_row() * q.channels;
-    add_parameter_gradients(layout, q.channels, chunk.rows(), pass.increments() + at, gradients,
-                            total);
+    add_parameter_gradients(layout.feature_panels, q.channels, chunk.rows(), pass.increments() + at,
+                            gradients, total, true);
     if (q.in_increments) {
       pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
                       in_increments + at);
@@ -218,9 +218,12 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     }
   }
 #pragma omp for schedule(static)
-  for (int64_t p = 0; p < layout.feature_panels; ++p) {
-    product(q.channels, q.vocabulary, pass.increments(), 1, q.channels, gradients.of(p, 0),
-            pass.totals[0] + p * q.channels * N, N, false);
+  for (int64_t p = 0; p < layout.feature_panels; p += TILE_GROUPS) {
+    Panels<Real> own = gradients;
+    own.at = own.of(p, 0);
+    add_parameter_gradients(least<int64_t>(TILE_GROUPS, layout.feature_panels - p), q.channels,
+                            q.vocabulary, pass.increments(), own,
+                            pass.totals[0] + p * q.channels * N, false);
   }
 }
 

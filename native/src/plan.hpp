@@ -12,9 +12,6 @@ namespace slicekit {
 namespace SLICEKIT_ISA {
 
 constexpr int64_t MAX_PARTS = 256, MAX_SPLITS = 64, MAX_THREADS = 256;
-// Steps made together: many, so that the parameters are read seldom, but few enough that their
-// transitions stay in the cache.
-constexpr int64_t ROWS = 96, FEWER_ROWS = 48, CHUNK_BYTES = 2 << 20;
 
 struct Plan {
   Part part[MAX_PARTS + MAX_SPLITS];  // of all splits

@@ -1,4 +1,4 @@
-// Products with one lane group of columns: the tile that every kernel's matrix products are made of.
+// Products with lane groups of columns: the tile that every kernel's matrix products are made of.
 #pragma once
 
 #include "simd.hpp"
@@ -6,71 +6,104 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
-// c[r, :] (+)= Σ_{o, k} a[o, r, k] b[(o, k), :] for ROWS rows and one lane group of columns.
+// c[r, g, :] (+)= Σ_{o, k} a[o, r, k] b[g, (o, k), :], where g counts lane groups of columns.
 //
-// a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner; b is contiguous, a lane group for
-// each (o, k); c's rows are c_row apart.
-template <int ROWS, class Real>
-SLICEKIT_INLINE void tile(int64_t outer, ptrdiff_t a_outer, int64_t inner, const Real *a,
-                          ptrdiff_t a_row, ptrdiff_t a_inner, const Real *b, Real *c,
-                          ptrdiff_t c_row, bool add) {
-  using V = Vector<Real>;
-  constexpr int W = WIDTH<Real>;
-  V low[ROWS], high[ROWS];
-#pragma GCC unroll 6
-  for (int r = 0; r < ROWS; ++r) {
-    low[r] = add ? load(c + r * c_row) : zero<Real>();
-    high[r] = add ? load(c + r * c_row + W) : zero<Real>();
+// a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner. Of each group, b is contiguous, a
+// lane group for each (o, k), and c's rows are c_row apart; groups are b_group and c_group apart.
+template <class Real>
+struct Product {
+  int64_t rows, outer, inner;
+  const Real *a;
+  ptrdiff_t a_outer, a_row, a_inner;
+  const Real *b;
+  ptrdiff_t b_group;
+  Real *c;
+  ptrdiff_t c_row, c_group;
+  bool add;
+
+  Product from_group(int64_t g) const {
+    Product rest = *this;
+    rest.b += g * b_group;
+    rest.c += g * c_group;
+    return rest;
   }
-  for (int64_t o = 0; o < outer; ++o) {
-    const Real *x = a + o * a_outer;
-    for (int64_t k = 0; k < inner; ++k) {
-      const V b_low = load(b), b_high = load(b + W);
-      b += 2 * W;
-#pragma GCC unroll 6
-      for (int r = 0; r < ROWS; ++r) {
-        const V factor = broadcast(x[r * a_row]);
-        low[r] += factor * b_low;
-        high[r] += factor * b_high;
+};
+
+// Rows of a tile of so many lane groups: few groups leave registers for more rows.
+constexpr int tile_rows(int groups) { return groups == TILE_GROUPS ? TILE : NARROW_TILE; }
+
+// HEIGHT rows from the r-th, and GROUPS lane groups of columns.
+template <int HEIGHT, int GROUPS, class Real>
+SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
+  using V = Vector<Real>;
+  constexpr int W = WIDTH<Real>, COLUMNS = GROUPS * VECTORS;
+  const ptrdiff_t a_row = p.a_row, a_inner = p.a_inner, b_group = p.b_group;
+  const Real *b = p.b;
+  Real *c = p.c + r * p.c_row;
+  auto c_at = [&](int row, int n) { return c + row * p.c_row + n / VECTORS * p.c_group + n % VECTORS * W; };
+  V total[HEIGHT][COLUMNS];
+#pragma GCC unroll 16
+  for (int x = 0; x < HEIGHT; ++x) {
+#pragma GCC unroll 4
+    for (int n = 0; n < COLUMNS; ++n) total[x][n] = p.add ? load(c_at(x, n)) : zero<Real>();
+  }
+  for (int64_t o = 0; o < p.outer; ++o) {
+    const Real *a = p.a + o * p.a_outer + r * a_row;
+    for (int64_t k = 0; k < p.inner; ++k) {
+      V y[COLUMNS];
+#pragma GCC unroll 4
+      for (int n = 0; n < COLUMNS; ++n) y[n] = load(b + n / VECTORS * b_group + n % VECTORS * W);
+      b += LANES<Real>;
+#pragma GCC unroll 16
+      for (int x = 0; x < HEIGHT; ++x) {
+        const V factor = broadcast(a[x * a_row]);
+#pragma GCC unroll 4
+        for (int n = 0; n < COLUMNS; ++n) total[x][n] += factor * y[n];
       }
-      x += a_inner;
+      a += a_inner;
     }
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < ROWS; ++r) {
-    store(c + r * c_row, low[r]);
-    store(c + r * c_row + W, high[r]);
+#pragma GCC unroll 16
+  for (int x = 0; x < HEIGHT; ++x) {
+#pragma GCC unroll 4
+    for (int n = 0; n < COLUMNS; ++n) store(c_at(x, n), total[x][n]);
   }
 }
 
-constexpr int TILE = 6;
-
-// The same for up to TILE rows.
-template <class Real>
-SLICEKIT_INLINE void some_rows(int rows, int64_t outer, ptrdiff_t a_outer, int64_t inner,
-                               const Real *a, ptrdiff_t a_row, ptrdiff_t a_inner, const Real *b,
-                               Real *c, ptrdiff_t c_row, bool add) {
-  switch (rows) {
-    case 6: return tile<6>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    case 5: return tile<5>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    case 4: return tile<4>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    case 3: return tile<3>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    case 2: return tile<2>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    case 1: return tile<1>(outer, a_outer, inner, a, a_row, a_inner, b, c, c_row, add);
-    default: return;
+// The rows from the r-th on, in tiles of HEIGHT, and what is left in lower and lower ones.
+template <int HEIGHT, int GROUPS, class Real>
+SLICEKIT_INLINE void tiles(const Product<Real> &p, int64_t r) {
+  for (; r + HEIGHT <= p.rows; r += HEIGHT) tile<HEIGHT, GROUPS>(p, r);
+  if constexpr (HEIGHT > 1) {
+    if (r < p.rows) tiles<(HEIGHT + 1) / 2, GROUPS>(p, r);
   }
 }
 
-// c (rows, LANES) (+)= a (rows, inner) b (inner, LANES).
-template <class Real>
-inline void product(int64_t rows, int64_t inner, const Real *a, ptrdiff_t a_row, ptrdiff_t a_inner,
-                    const Real *b, Real *c, ptrdiff_t c_row, bool add) {
-  int64_t r = 0;
-  for (; r + TILE <= rows; r += TILE) {
-    tile<TILE>(1, 0, inner, a + r * a_row, a_row, a_inner, b, c + r * c_row, c_row, add);
+// All rows of GROUPS lane groups.
+template <int GROUPS, class Real>
+SLICEKIT_NOINLINE void multiply_groups(const Product<Real> &p) {
+  tiles<tile_rows(GROUPS), GROUPS>(p, 0);
+}
+
+// Calls f(Constant<GROUPS>, first) for `count` groups, as many at a time as a tile takes.
+template <class F>
+SLICEKIT_INLINE void each_tile_of_groups(int64_t count, F &&f) {
+  int64_t g = 0;
+  for (; g + TILE_GROUPS <= count; g += TILE_GROUPS) f(Constant<TILE_GROUPS>{}, g);
+  if constexpr (TILE_GROUPS > 2) {
+    for (; g + 2 <= count; g += 2) f(Constant<2>{}, g);
   }
-  some_rows<Real>(rows - r, 1, 0, inner, a + r * a_row, a_row, a_inner, b, c + r * c_row, c_row,
-                  add);
+  if constexpr (TILE_GROUPS > 1) {
+    for (; g < count; ++g) f(Constant<1>{}, g);
+  }
+}
+
+// All rows of `groups` lane groups.
+template <class Real>
+inline void multiply(int64_t groups, const Product<Real> &p) {
+  each_tile_of_groups(groups, [&](auto count, int64_t g) {
+    multiply_groups<decltype(count)::value>(p.from_group(g));
+  });
 }
 
 }  // namespace SLICEKIT_ISA

@@ -34,11 +34,16 @@ struct Part {
     return numbers(array) + (sequence * task.channels + first) * task.dim;
   }
   const Real *rates() const { return numbers(task.rates) + first * task.dim; }
+  // The states before a chunk: (groups, dim, WIDTH) of the part, then of the channels after it.
   Real *start(int64_t chunk) const {
     const int64_t all = (task.length + CHUNK - 1) / CHUNK;
-    const int64_t groups = group_count<Real>(task.channels);
-    const int64_t at = (sequence * all + chunk) * groups + first / WIDTH<Real>;
-    return numbers(task.starts) + at * task.dim * WIDTH<Real>;
+    const int64_t padded = round_up(task.channels, LANES<Real>);
+    return numbers(task.starts) + ((sequence * all + chunk) * padded + first) * task.dim;
+  }
+  // Numbers that stand behind the part's own and belong to no channel.
+  int64_t padding() const {
+    const int64_t end = first + groups() * WIDTH<Real>;
+    return first + channels < task.channels ? 0 : (round_up(task.channels, LANES<Real>) - end) * task.dim;
   }
 
  private:
@@ -130,6 +135,7 @@ struct Passes {
     const int64_t dim = task.dim, row = panels.row;
     Real *start = part.start(chunk);
     for (int64_t i = 0; i < groups * dim; ++i) store(start + i * WIDTH<Real>, panels.states[i]);
+    for (int64_t i = 0; i < part.padding(); ++i) start[groups * dim * WIDTH<Real> + i] = 0;
     read(part.rows(task.steps, t), count, panels.steps);
     read(part.rows(task.inputs, t), count, panels.driven);
     for (int64_t g = 0; g < groups; ++g) {

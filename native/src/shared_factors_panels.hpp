@@ -89,10 +89,8 @@ template <class Real>
 inline void times_panels(int64_t rows, int64_t inner, const Real *a, ptrdiff_t a_row,
                          ptrdiff_t a_inner, const Real *b, int64_t panels, Real *c,
                          ptrdiff_t c_row, ptrdiff_t c_panel, bool add) {
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    product(rows, inner, a, a_row, a_inner, b + panel * inner * LANES<Real>, c + panel * c_panel,
-            c_row, add);
-  }
+  multiply<Real>(panels, {rows, 1, inner, a, 0, a_row, a_inner, b, inner * LANES<Real>, c, c_row,
+                          c_panel, add});
 }
 
 // The same for an a that is in panels itself, a_panel apart; c's panels are side by side.
@@ -101,13 +99,7 @@ inline void panels_times_panels(int64_t rows, int64_t a_panels, const Real *a, p
                                 const Real *b, int64_t panels, Real *c, ptrdiff_t c_row,
                                 bool add) {
   constexpr int L = LANES<Real>;
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    for (int64_t r = 0; r < rows; r += TILE) {
-      some_rows<Real>(static_cast<int>(least<int64_t>(TILE, rows - r)), a_panels, a_panel, L,
-                      a + r * L, L, 1, b, c + r * c_row + panel * L, c_row, add);
-    }
-    b += a_panels * L * L;
-  }
+  multiply<Real>(panels, {rows, a_panels, L, a, a_panel, L, 1, b, a_panels * L * L, c, c_row, L, add});
 }
 
 }  // namespace shared_factors

@@ -13,24 +13,24 @@ namespace sparse {
 // G lane groups in registers.
 template <int G, class Real>
 struct Lanes {
-  Vector<Real> x[2 * G];
+  Vector<Real> x[VECTORS * G];
 };
 
 template <int G, class Real>
 SLICEKIT_INLINE Lanes<G, Real> load_lanes(const Real *from, ptrdiff_t stride) {
   Lanes<G, Real> lanes;
-#pragma GCC unroll 8
-  for (int v = 0; v < 2 * G; ++v) {
-    lanes.x[v] = load(from + v / 2 * stride + v % 2 * WIDTH<Real>);
+#pragma GCC unroll 12
+  for (int v = 0; v < VECTORS * G; ++v) {
+    lanes.x[v] = load(from + v / VECTORS * stride + v % VECTORS * WIDTH<Real>);
   }
   return lanes;
 }
 
 template <int G, class Real>
 SLICEKIT_INLINE void store_lanes(Real *to, ptrdiff_t stride, const Lanes<G, Real> &lanes) {
-#pragma GCC unroll 8
-  for (int v = 0; v < 2 * G; ++v) {
-    store(to + v / 2 * stride + v % 2 * WIDTH<Real>, lanes.x[v]);
+#pragma GCC unroll 12
+  for (int v = 0; v < VECTORS * G; ++v) {
+    store(to + v / VECTORS * stride + v % VECTORS * WIDTH<Real>, lanes.x[v]);
   }
 }
 
@@ -38,8 +38,8 @@ SLICEKIT_INLINE void store_lanes(Real *to, ptrdiff_t stride, const Lanes<G, Real
 template <int G, class Real>
 SLICEKIT_INLINE void add_product(Lanes<G, Real> &to, const Lanes<G, Real> &x,
                                  const Lanes<G, Real> &y) {
-#pragma GCC unroll 8
-  for (int v = 0; v < 2 * G; ++v) to.x[v] += x.x[v] * y.x[v];
+#pragma GCC unroll 12
+  for (int v = 0; v < VECTORS * G; ++v) to.x[v] += x.x[v] * y.x[v];
 }
 
 // to += factor * the lanes at `from`.
@@ -47,9 +47,9 @@ template <int G, class Real>
 SLICEKIT_INLINE void add_multiple(Lanes<G, Real> &to, Real factor, const Real *from,
                                   ptrdiff_t stride) {
   const Vector<Real> f = broadcast(factor);
-#pragma GCC unroll 8
-  for (int v = 0; v < 2 * G; ++v) {
-    to.x[v] += f * load(from + v / 2 * stride + v % 2 * WIDTH<Real>);
+#pragma GCC unroll 12
+  for (int v = 0; v < VECTORS * G; ++v) {
+    to.x[v] += f * load(from + v / VECTORS * stride + v % VECTORS * WIDTH<Real>);
   }
 }
 
@@ -65,8 +65,8 @@ SLICEKIT_INLINE Lanes<G, Real> list_sum(const Lists<Real> &lists, const List &li
     add_multiple(odd, value[1], x + offset[1], stride);
   }
   if (offset < end) add_multiple(even, value[0], x + offset[0], stride);
-#pragma GCC unroll 8
-  for (int v = 0; v < 2 * G; ++v) even.x[v] += odd.x[v];
+#pragma GCC unroll 12
+  for (int v = 0; v < VECTORS * G; ++v) even.x[v] += odd.x[v];
   return even;
 }
 
@@ -85,13 +85,12 @@ inline void add_in_values(int64_t channels, const Lists<Real> &lists, const Real
       Real *in_value = in_values + list->start;
       for (int32_t k = 0; k < list->count; ++k) {
         const Real *h = before + offset[k];
-        Vector<Real> low = zero<Real>(), high = zero<Real>();
-#pragma GCC unroll 3
-        for (int q = 0; q < G; ++q) {
-          low += weight.x[2 * q] * load(h + q * L);
-          high += weight.x[2 * q + 1] * load(h + q * L + WIDTH<Real>);
+        Vector<Real> total[VECTORS] = {};
+#pragma GCC unroll 12
+        for (int v = 0; v < VECTORS * G; ++v) {
+          total[v % VECTORS] += weight.x[v] * load(h + v * WIDTH<Real>);
         }
-        in_value[k] += sum(low + high);
+        in_value[k] += sum(added<Real>(total));
       }
     }
   }

@@ -29,8 +29,8 @@ struct Increment {
 template <class Real>
 SLICEKIT_INLINE void weigh(const Real *from, int64_t width, int64_t count, int64_t channels,
                            const Increment<Real> &increment, Real *to) {
-  constexpr int V = WIDTH<Real>, VECTORS = 8;
-  if (count < V * VECTORS) {
+  constexpr int V = WIDTH<Real>, TOGETHER = AT_ONCE / V < 8 ? AT_ONCE / V : 8;
+  if (count < V * TOGETHER) {
     for (int64_t i = 0; i < count; ++i) to[i] = 0;
     for (int64_t k = 0; k < channels; ++k) {
       const Real factor = increment[k];
@@ -38,16 +38,16 @@ SLICEKIT_INLINE void weigh(const Real *from, int64_t width, int64_t count, int64
     }
     return;
   }
-  for (int64_t first = 0; first < count; first += V * VECTORS) {
-    Vector<Real> total[VECTORS] = {};
+  for (int64_t first = 0; first < count; first += V * TOGETHER) {
+    Vector<Real> total[TOGETHER] = {};
     const Real *row = from + first;
     for (int64_t k = 0; k < channels; ++k, row += width) {
       const Vector<Real> factor = broadcast(increment[k]);
 #pragma GCC unroll 8
-      for (int v = 0; v < VECTORS; ++v) total[v] += factor * load(row + v * V);
+      for (int v = 0; v < TOGETHER; ++v) total[v] += factor * load(row + v * V);
     }
 #pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v) store(to + first + v * V, total[v]);
+    for (int v = 0; v < TOGETHER; ++v) store(to + first + v * V, total[v]);
   }
 }
 

@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from slicekit.native import library
+
+LIBRARY = library()
+ISAS = LIBRARY.isas() if LIBRARY else ()
+
 
 @pytest.fixture
 def poisoned_memory() -> Iterator[None]:
@@ -17,3 +22,13 @@ def poisoned_memory() -> Iterator[None]:
     yield
     torch.use_deterministic_algorithms(before[0])
     deterministic.fill_uninitialized_memory = before[1]
+
+
+@pytest.fixture(params=ISAS)
+def every_isa(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kernels of each instruction set that this processor runs, one after the other."""
+    assert LIBRARY is not None
+    before = LIBRARY.isa
+    LIBRARY.use(request.param)
+    yield
+    LIBRARY.use(before)

@@ -53,6 +53,7 @@ def tolerance(dtype: torch.dtype, norm: float) -> float:
     return torch.finfo(dtype).eps * (8 + 4 * norm) * (2 if dtype == torch.float32 else 16)
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_it_is_the_exponential_and_its_derivative(size: int, dtype: torch.dtype) -> None:

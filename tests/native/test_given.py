@@ -196,6 +196,7 @@ def test_real_recurrence_is_the_plain_loop(
             )
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("readout", [False, True], ids=["states", "readout"])
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("columns", [1, 3, 64])
@@ -207,6 +208,7 @@ def test_complex_diagonal_is_the_plain_loop(columns: int, inputs: str, readout: 
             )
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("rescale", [1, 3, 50])
 @pytest.mark.parametrize("columns", [1, 3, 64])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -230,6 +232,7 @@ def test_readout_over_several_chunks_is_the_plain_loop(kind: Kind, columns: int)
         agrees_with_plain_loop(passes)
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], KINDS[8], Kind("blocks", 1, 1)], ids=str)
 @pytest.mark.parametrize("columns", [1, 2, 8, 33])
 def test_single_step_of_a_single_sequence(kind: Kind, columns: int) -> None:

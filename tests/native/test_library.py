@@ -20,6 +20,7 @@ WITHOUT_PRELOADS = {name: value for name, value in os.environ.items() if name !=
 INTERFACE_FUNCTION = "long long slicekit_interface(void) {{ return {}; }}\n"
 OTHER_FUNCTIONS = """
 const char *slicekit_isa(void) { return "imaginary"; }
+long long slicekit_use_isa(const char *name) { return name[0] != 'i'; }
 long long slicekit_has_openmp(void) { return 0; }
 """
 Choose = Callable[[str | Path], None]

@@ -54,6 +54,7 @@ def check(
         assert (one - other).abs().max() <= bound
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("basis", BASES, ids=repr)
 def test_short_windows_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:

@@ -67,6 +67,7 @@ def agrees_with_the_loop(operands: list[Tensor], lengths: Tensor | None = None) 
         assert (x - true).abs().max() <= bound
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dim", [1, 2, 3, 5, 16, 17])
 @pytest.mark.parametrize("channels", [1, 3, 8, 13, 130])

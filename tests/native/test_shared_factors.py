@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {re
 SEVERAL_TEAMS, ONE_SEQUENCE = (60, 9), (1, 200)
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("dim", DIMS)
 def test_values_and_gradients_equal_those_of_the_loop(dim: int, channels: int) -> None:

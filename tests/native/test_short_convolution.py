@@ -65,6 +65,7 @@ def agrees_with_torch(operands: list[Tensor], bias: bool, activation: bool) -> N
             assert (x - true).abs().max() <= bound
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", [False, True], ids=["plain", "silu"])
 @pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])

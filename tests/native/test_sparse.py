@@ -31,6 +31,7 @@ pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {re
 WIDE_AND_NARROW = [(37, 50), (2, 70)]  # sequences in lanes, and steps in lanes
 
 
+@pytest.mark.usefixtures("every_isa")
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("dim", DIMS)
 def test_values_and_gradients_equal_those_of_the_loop(dim: int, channels: int) -> None:

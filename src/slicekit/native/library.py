@@ -2,6 +2,7 @@
 
 SLICEKIT_NATIVE chooses: a path loads that library, `off` loads none. A path is for developers who
 have built that library: to load it runs its code, and only then can its interface be checked.
+SLICEKIT_ISA=avx2 or baseline takes the kernels of a lower instruction set than the best one here.
 Nothing is loaded before the first question, and the answer then holds for the whole process.
 """
 
@@ -15,8 +16,11 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERFACE = 3
+INTERFACE = 4
 """Number of the C interface that this Python code speaks."""
+
+ISAS = ("baseline", "avx2", "avx512", "neon")
+"""Instruction sets for which kernels are built, here or elsewhere."""
 
 NAMES = (
     "libslicekit_native.so",
@@ -40,7 +44,7 @@ class Library:
     Attributes:
         path: where it was found.
         c: its functions, as ctypes gives them.
-        isa: the instruction set in use.
+        isa: the instruction set in use, the best that runs here unless another was chosen.
         openmp: whether it can use several threads.
     """
 
@@ -51,6 +55,7 @@ class Library:
 
         Raises:
             OSError: if it can't be loaded, is something else, or speaks another interface.
+            ValueError: if SLICEKIT_ISA names an instruction set that can't be used.
         """
         self.path = path.resolve()
         try:
@@ -61,11 +66,36 @@ class Library:
         if number != INTERFACE:
             raise OSError(f"{path} speaks interface {number}; this slicekit needs {INTERFACE}")
         self.isa: str = self._ask("slicekit_isa", ctypes.c_char_p).decode()
+        if wish := os.environ.get("SLICEKIT_ISA"):
+            self.use(wish)
         self.openmp = bool(self._ask("slicekit_has_openmp", ctypes.c_int64))
 
-    def _ask(self, function: str, answer: type) -> Any:
+    def isas(self) -> tuple[str, ...]:
+        """Instruction sets that the library has and this processor runs, the best one last."""
+        running = tuple(isa for isa in ISAS if not self._choose(isa))
+        self._choose(self.isa)
+        return running
+
+    def use(self, isa: str) -> None:
+        """Take the kernels of another instruction set from now on, not amid a forward and backward.
+
+        Raises:
+            ValueError: if the library does not have it or the processor does not run it.
+        """
+        if self._choose(isa):
+            raise ValueError(
+                f"isa={isa!r} (or SLICEKIT_ISA) can't be used with this library on this processor; "
+                f"choose one of {', '.join(self.isas())}"
+            )
+        self.isa = isa
+
+    def _choose(self, isa: str) -> int:
+        return self._ask("slicekit_use_isa", ctypes.c_int64, isa.encode())
+
+    def _ask(self, function: str, answer: type, *arguments: bytes) -> Any:
+        kinds = [ctypes.c_char_p] * len(arguments)
         try:
-            return ctypes.CFUNCTYPE(answer)((function, self.c))()
+            return ctypes.CFUNCTYPE(answer, *kinds)((function, self.c))(*arguments)
         except AttributeError as error:
             raise OSError(f"{self.path} is no library of slicekit: it lacks {function}") from error
 

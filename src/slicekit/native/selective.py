@@ -37,8 +37,8 @@ def suits(inputs: Tensor) -> bool:
 def start_shape(inputs: Tensor, dim: int) -> tuple[int, ...]:
     """The shape of the states that are stored for inputs (batch, length, channels)."""
     batch, length, channels = inputs.shape
-    width = 32 // inputs.itemsize
-    return batch, -(-length // CHUNK), -(-channels // width), dim, width
+    width = 64 // inputs.itemsize
+    return batch, -(-length // CHUNK), dim * -(-channels // width) * width
 
 
 def forward(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
