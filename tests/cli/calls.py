@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from slicekit.cli.app import app
@@ -66,5 +67,6 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def same_run(one: Path, other: Path) -> bool:
     """Whether two runs have the same numbers, bit for bit."""
-    models = [(run / "model.safetensors").read_bytes() for run in (one, other)]
-    return models[0] == models[1] and metrics(one) == metrics(other)
+    models = [load_file(run / "model.safetensors") for run in (one, other)]
+    bits = [{name: x.numpy().tobytes() for name, x in tensors.items()} for tensors in models]
+    return bits[0] == bits[1] and metrics(one) == metrics(other)

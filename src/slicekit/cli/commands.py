@@ -21,6 +21,10 @@ TaskOptions = Annotated[
         "--task-option", metavar="KEY=VALUE", help="An argument of the task; may be repeated."
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default."),
+]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Threads for torch; its own choice by default."),
@@ -77,6 +81,7 @@ def train_command(
         typer.Option(metavar="FILE.toml", help="Options from a file; those given here beat it."),
     ] = None,
     trust: Trust = False,
+    device: Device = None,
     threads: Threads = None,
     quiet: Quiet = False,
     *,
@@ -96,6 +101,7 @@ def train_command(
       slicekit train my_task.py:MyTask --batch 64 --clip none
       slicekit train my_task.py:draw --task-option vocabulary=3 --task-option outputs=2
       slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
+      slicekit train a5 --device cuda
       torchrun --nproc-per-node 2 -m slicekit train a5
 
     A setting that is not given comes from --config, and else from the model's recipe for the task
@@ -120,6 +126,7 @@ def train_command(
         "layers": layers,
         "length": length,
         "out": None if out is None else str(out),
+        "device": device,
         "threads": threads,
         "resume": resume or None,
         "quiet": quiet or None,
@@ -145,6 +152,10 @@ def resume_command(
         typer.Option(help="The run's own task.py:name, where it is now; its code is run."),
     ] = None,
     trust: Trust = False,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; by default as it was."),
+    ] = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -160,7 +171,7 @@ def resume_command(
     """
     from slicekit.cli import train
 
-    told = {"task": task, "threads": threads, "quiet": quiet or None}
+    told = {"task": task, "device": device, "threads": threads, "quiet": quiet or None}
     train.go_on(folder, {key: x for key, x in told.items() if x is not None}, trust)
 
 
@@ -190,6 +201,7 @@ def evaluate_command(
         bool, typer.Option("--diagnose", help="Also tell how far the model can be trusted.")
     ] = False,
     as_json: Json = False,
+    device: Device = None,
     threads: Threads = None,
 ) -> None:
     """Measure a trained model at given lengths, over all positions and at the last.
@@ -220,6 +232,7 @@ def evaluate_command(
         trust=trust,
         diagnose=diagnose,
         as_json=as_json,
+        device=device,
         threads=threads,
     )
     evaluate.run(wish)

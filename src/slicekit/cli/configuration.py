@@ -46,6 +46,7 @@ KEYS: dict[str, Rule] = {
     "layers": Whole(1),
     "recipe": _text,
     "length": Whole(1),
+    "device": _text,
     "threads": Whole(1),
     "out": _text,
     "resume": Flag(),
@@ -186,6 +187,7 @@ class Choice:
         recipe: which of the model's recipes.
         layers: number of blocks, or None for the model's own.
         settings: of the training.
+        device: where to train, or None for the CPU.
         threads: for torch to use, or None for its own choice.
     """
 
@@ -196,6 +198,7 @@ class Choice:
     recipe: str
     layers: int | None
     settings: Settings
+    device: str | None
     threads: int | None
 
     def build(self) -> SequenceModel:
@@ -215,6 +218,7 @@ class Choice:
             "model": self.model_name,
             "recipe": self.recipe,
             "layers": self.layers,
+            "device": self.device,
             "threads": self.threads,
             OPTIONS: self.task_options or None,
         }
@@ -238,8 +242,8 @@ def resolve(table: Mapping[str, Any]) -> Choice:
     recipe, given = table.get("recipe", catalogue.FAST), table.get(TRAINING, {})
     own = catalogue.settings(model, task, recipe).as_table()
     settings = Settings.from_table(_with_lengths(own | given, given, length, task))
-    layers, threads = table.get("layers"), table.get("threads")
-    return Choice(name, options, task, model, recipe, layers, settings, threads)
+    place = table.get("device"), table.get("threads")
+    return Choice(name, options, task, model, recipe, table.get("layers"), settings, *place)
 
 
 def _with_lengths(

@@ -15,6 +15,7 @@ from slicekit.cli import display
 from slicekit.cli.configuration import OPTIONS, agreed, make_task, read_run_config
 from slicekit.cli.errors import Failed, one_line
 from slicekit.cli.lengths import parse_lengths
+from slicekit.devices import find_device
 from slicekit.tasks import Task
 from slicekit.training import RunFolder, Score, evaluate, figures, plots
 from slicekit.training.checkpoints import newest_checkpoint
@@ -38,6 +39,7 @@ class Wish:
         trust: whether code that the run's configuration names may run.
         diagnose: whether to tell how far the model can be trusted.
         as_json: whether to print for a program.
+        device: where to measure, or None for the CPU.
         threads: for torch to use, or None for its own choice.
     """
 
@@ -51,6 +53,7 @@ class Wish:
     trust: bool
     diagnose: bool
     as_json: bool
+    device: str | None
     threads: int | None
 
 
@@ -59,6 +62,7 @@ def run(wish: Wish) -> None:
     if wish.threads is not None:
         torch.set_num_threads(wish.threads)
     with one_line("evaluate"):
+        device = find_device(wish.device)
         folder = RunFolder(wish.folder)
         if not folder.path.is_dir():
             raise FileNotFoundError(f"no folder {folder.path}")
@@ -72,6 +76,7 @@ def run(wish: Wish) -> None:
         # Of a finite set, the model that was best on the validation cases is the one to report.
         kept = "best" if finite and wish.kept is None and folder.best.is_file() else wish.kept
         model, source = load_model(folder, config, task, kept)
+        model.to(device)
         console = display.console(quiet=wish.as_json)
         scores = _measure(model, task, lengths, wish, console)
         display.plain(console, f"{task.name}, {source}")

@@ -73,6 +73,9 @@ def study_command(
     processes: Annotated[
         int, typer.Option(min=1, help="How many runs at a time, with one thread each.")
     ] = 1,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default.")
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -116,7 +119,7 @@ def study_command(
             quick=quick,
         )
         folder = Path("studies") / (f"{name}-quick" if quick else name)
-        _run(study, choice, out or folder, processes)
+        _run(study, choice, out or folder, processes, device)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -137,12 +140,14 @@ def _list(console: Console) -> None:
     console.print(table)
 
 
-def _run(study: Study, choice: Choice, folder: Path, processes: int) -> None:
+def _run(study: Study, choice: Choice, folder: Path, processes: int, device: str | None) -> None:
     console = display.console()
     display.plain(console, f"{study.summary}, in {folder}")
     try:
         with _watcher(console) as watch:
-            standing = conduct(study, choice, folder, processes=processes, watch=watch)
+            standing = conduct(
+                study, choice, folder, processes=processes, watch=watch, device=device
+            )
     except KeyboardInterrupt:
         display.plain(console, "interrupted; the same command again goes on from here")
         raise typer.Exit(INTERRUPTED) from None

@@ -24,8 +24,9 @@ from slicekit.cli.configuration import (
 )
 from slicekit.cli.errors import one_line
 from slicekit.cli.progress import watcher
+from slicekit.devices import find_device
 from slicekit.training import InUse, Result, RunFolder, is_first, plots, read_run, train
-from slicekit.training.processes import joined
+from slicekit.training.processes import joined, own_device
 
 RUNS = Path("runs")
 INTERRUPTED = 130
@@ -61,7 +62,7 @@ def go_on(folder: Path, given: Mapping[str, Any], trust: bool) -> None:
 
     Args:
         folder: of the run.
-        given: `quiet`, `threads` and `task`, if they were.
+        given: `quiet`, `device`, `threads` and `task`, if they were.
         trust: whether code that the run's configuration names may run.
     """
     with one_line("resume"):
@@ -76,7 +77,8 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
         trust: whether code that a run's configuration names may run.
     """
     resume, quiet = table.get("resume", False), table.get("quiet", False)
-    with joined(torch.device("cpu")) as processes:
+    device = _device(table)
+    with joined(device) as processes:
         if resume:
             folder = _run_to_resume(table)
             choice = _unchanged(folder, table, trust)
@@ -87,10 +89,18 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
         if choice.threads is not None:
             torch.set_num_threads(choice.threads)
         with _gone_if_unused(folder):
-            result = _train(choice, folder, resume, quiet)
+            result = _train(choice, folder, device, resume, quiet)
     if is_first():
         _summarise(result, choice, quiet)
         plots.curves_if_possible(read_run(folder))
+
+
+def _device(table: Mapping[str, Any]) -> torch.device:
+    """The device that the user names, or else that of the run to resume; of this process."""
+    told = table.get("device")
+    if told is None and table.get("resume", False):
+        told = read_run_config(RunFolder(_run_to_resume(table))).get("device")
+    return own_device(find_device(told))
 
 
 @contextmanager
@@ -194,7 +204,7 @@ def _plain(choice: Choice) -> dict[str, Any]:
     return told | {x.name: getattr(choice.settings, x.name) for x in fields(choice.settings)}
 
 
-def _train(choice: Choice, folder: Path, resume: bool, quiet: bool) -> Result:
+def _train(choice: Choice, folder: Path, device: torch.device, resume: bool, quiet: bool) -> Result:
     model, settings = choice.build(), choice.settings
     console = display.console(quiet=quiet or not is_first())
     count = sum(x.numel() for x in model.parameters())
@@ -212,6 +222,7 @@ def _train(choice: Choice, folder: Path, resume: bool, quiet: bool) -> Result:
                 settings,
                 folder=folder,
                 resume=resume,
+                device=device,
                 watch=watch,
                 describe=None if resume else choice.describe(),
             )

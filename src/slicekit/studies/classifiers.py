@@ -45,12 +45,13 @@ def installed(name: str) -> bool:
     return find_spec("sklearn" if name == OURS else "aeon") is not None
 
 
-def perform(plan: Plan) -> Outcome:
+def perform(plan: Plan, device: str | None = None) -> Outcome:
     """Fit a classifier on the archive's training set, and judge it by the test set.
 
     Args:
         plan: `model` is one of `NAMES`, `task` a data set. Its options: `data`, the folder of the
             data sets; `dropped`, a share of the observations; `max_steps` of ours; `limit` of DTW.
+        device: of ours; None is the CPU.
 
     Returns:
         What came of it: nothing tested if it was skipped, as too costly.
@@ -60,7 +61,7 @@ def perform(plan: Plan) -> Outcome:
     train, test = _Sample(archive.train, dropped, seed), _Sample(archive.test, dropped, seed + 1)
     _compile(plan.model)
     began = time.perf_counter()
-    found = _METHODS[plan.model](train, test, plan)
+    found = _METHODS[plan.model](train, test, plan, device)
     seconds = time.perf_counter() - began
     if found is None:
         return Outcome(plan, 0, 0, "skipped", None, 0, (), 0.0)
@@ -78,7 +79,7 @@ def _compile(model: str) -> None:
         random, answers = np.random.default_rng(0), [0, 1] * 4
         noise = Series.padded([random.normal(size=(20, 2)) for _ in answers], answers, ("a", "b"))
         sample = _Sample(noise, 0.0, 0)
-        _METHODS[model](sample, sample, Plan("", "", model, Settings(), ()))
+        _METHODS[model](sample, sample, Plan("", "", model, Settings(), ()), None)
 
 
 class _Sample:
@@ -135,11 +136,11 @@ Found = tuple[np.ndarray, int] | None
 """The classes of the test series, and the number of trained parameters; None if skipped."""
 
 
-def _ours(train: _Sample, test: _Sample, plan: Plan) -> Found:
+def _ours(train: _Sample, test: _Sample, plan: Plan, device: str | None) -> Found:
     from slicekit.estimators import SliceClassifier
 
     steps = plan.options.get("max_steps")
-    classifier = SliceClassifier(random_state=plan.settings.seed, max_steps=steps)
+    classifier = SliceClassifier(random_state=plan.settings.seed, max_steps=steps, device=device)
     told = {"times": train.clocks()} if "dropped" in plan.options else {}
     asked = {"times": test.clocks()} if "dropped" in plan.options else {}
     classifier.fit(train.observed(), train.answers, **told)
@@ -148,7 +149,7 @@ def _ours(train: _Sample, test: _Sample, plan: Plan) -> Found:
     return guesses, parameters
 
 
-def _rocket(train: _Sample, test: _Sample, plan: Plan) -> Found:
+def _rocket(train: _Sample, test: _Sample, plan: Plan, _: str | None) -> Found:
     from aeon.classification.convolution_based import MiniRocketClassifier
 
     seen, asked = _equally_long(train.interpolated(), test.interpolated())
@@ -157,7 +158,7 @@ def _rocket(train: _Sample, test: _Sample, plan: Plan) -> Found:
     return np.asarray(classifier.predict(asked)), 0
 
 
-def _warping(train: _Sample, test: _Sample, plan: Plan) -> Found:
+def _warping(train: _Sample, test: _Sample, plan: Plan, _: str | None) -> Found:
     from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
 
     seen, asked = train.interpolated(), test.interpolated()
@@ -178,7 +179,7 @@ def warping_cost(train: Cases, test: Cases) -> float:
     return len(train) * len(test) * cells * train[0].shape[0]
 
 
-_METHODS: dict[str, Callable[[_Sample, _Sample, Plan], Any]] = {
+_METHODS: dict[str, Callable[[_Sample, _Sample, Plan, str | None], Any]] = {
     OURS: _ours,
     ROCKET: _rocket,
     WARPING: _warping,

@@ -94,7 +94,11 @@ class GridWatcher:
 
 
 def run_grid(
-    wanted: Wanted, folder: Path, processes: int = 1, watch: GridWatcher | None = None
+    wanted: Wanted,
+    folder: Path,
+    processes: int = 1,
+    watch: GridWatcher | None = None,
+    device: str | None = None,
 ) -> Standing:
     """Do all runs that are wanted, but for those that are finished.
 
@@ -103,6 +107,7 @@ def run_grid(
         folder: where the folders of the runs are, or will be.
         processes: how many runs at a time; each has one thread.
         watch: is told of everything.
+        device: where; None is the CPU.
 
     Returns:
         How the grid stands at the end: nothing is running or waiting.
@@ -120,7 +125,7 @@ def run_grid(
                 _gather(standing, wanted, folder, watch)
             for plan in standing.waiting[: processes - len(jobs)]:
                 worker = idle.pop() if idle else Worker()
-                jobs[plan.name] = _Job(plan, folder / plan.name, worker)
+                jobs[plan.name] = _Job(plan, folder / plan.name, worker, device)
                 standing.running.append(plan.name)
             if not jobs:
                 return standing
@@ -181,14 +186,15 @@ def _note_failure(standing: Standing, plan: Plan, why: str, watch: GridWatcher) 
 class _Job:
     """A run that a worker is doing."""
 
-    def __init__(self, plan: Plan, folder: Path, worker: Worker) -> None:
+    def __init__(self, plan: Plan, folder: Path, worker: Worker, device: str | None) -> None:
         self.plan, self.folder, self.worker = plan, folder, worker
+        self._device = device
         self.fault: str | None = None
         self._waiting = Thread(target=self._wait, daemon=True)
         self._waiting.start()
 
     def _wait(self) -> None:
-        self.fault = self.worker.do(self.plan, self.folder)
+        self.fault = self.worker.do(self.plan, self.folder, self._device)
 
     def ended(self) -> bool:
         """Whether the worker has answered, or is no more."""

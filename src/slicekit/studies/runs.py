@@ -15,6 +15,7 @@ from torch import nn
 
 import slicekit
 from slicekit import catalogue, files, tasks
+from slicekit.devices import find_device
 from slicekit.studies import classifiers
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.tasks import Task
@@ -27,12 +28,13 @@ SEED = 0
 """Of the tests: all runs of a study take the same."""
 
 
-def perform(plan: Plan, folder: Path) -> Outcome:
+def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
     """Do a run, or what is left of it.
 
     Args:
         plan: what to do.
         folder: of the run; one that was interrupted goes on from its last checkpoint.
+        device: where; None is the CPU.
 
     Returns:
         What came of it, which is also written to the folder.
@@ -43,9 +45,9 @@ def perform(plan: Plan, folder: Path) -> Outcome:
     """
     if plan.model in classifiers.NAMES:
         folder.mkdir(parents=True, exist_ok=True)
-        outcome = classifiers.perform(plan)
+        outcome = classifiers.perform(plan, device)
     else:
-        outcome = _train(plan, folder, _earlier(plan, folder))
+        outcome = _train(plan, folder, _earlier(plan, folder), device)
     write(outcome, folder)
     return outcome
 
@@ -60,13 +62,22 @@ def _earlier(plan: Plan, folder: Path) -> Sequence[Tested]:
     return [x for x in found.tested if Test(x.low, x.high, x.sequences) not in plan.tests]
 
 
-def _train(plan: Plan, folder: Path, earlier: Sequence[Tested]) -> Outcome:
+def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | None) -> Outcome:
     task = tasks.make(plan.task, **plan.options)
     model = catalogue.build(
         plan.model, task, recipe=plan.recipe, layers=plan.layers, seed=plan.settings.seed
     )
-    result = train(model, task, plan.settings, folder=folder, resume=True, describe=_describe(plan))
-    best = slicekit.load(RunFolder(folder).best)
+    place = find_device(device)
+    result = train(
+        model,
+        task,
+        plan.settings,
+        folder=folder,
+        resume=True,
+        device=place,
+        describe=_describe(plan),
+    )
+    best = slicekit.load(RunFolder(folder).best, device=place)
     finite = task.whole("test") is not None
     if not finite:
         before = tuple(Test(x.low, x.high, x.sequences) for x in earlier)

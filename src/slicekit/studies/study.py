@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slicekit import catalogue, tasks
+from slicekit.devices import find_device
 from slicekit.locks import writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
@@ -140,6 +141,7 @@ def conduct(
     *,
     processes: int = 1,
     watch: GridWatcher | None = None,
+    device: str | None = None,
 ) -> Standing:
     """Do what a study wants, and write results.json, results.md and results.png.
 
@@ -153,20 +155,25 @@ def conduct(
         folder: for the results, and the runs below it; a quick look needs one of its own.
         processes: how many runs at a time, with one thread each.
         watch: is told of everything.
+        device: where the runs are done, "cpu", "cuda" or "mps"; None is the CPU.
 
     Returns:
         How it stands at the end: outcomes and failures.
 
     Raises:
         InUse: if another process is doing a study in the folder.
-        ValueError: if a model's name is unknown, or the folder is of another study.
+        ValueError: if a model's name is unknown, there is no such device, or the folder is of
+            another study.
         OSError: if a file can't be written.
     """
+    find_device(device)
     study.wanted(choice, {})  # what is wrong with the choice comes out before there is a folder
     with writing(folder):
         claim(study, choice, folder)
         gathered(study, choice, Standing(), folder)  # as does what is wrong with the folder
         runs = folder / RUNS
-        standing = run_grid(lambda known: study.wanted(choice, known), runs, processes, watch)
+        standing = run_grid(
+            lambda known: study.wanted(choice, known), runs, processes, watch, device
+        )
         standing.written = write_results(study, choice, standing, folder)
     return standing

@@ -1,6 +1,6 @@
 """A process that does runs: it is started by `tether`, which ends it with its study.
 
-Each order is a plan and a folder, each line of standard output says how it went.
+Each order is a plan, a folder and a device, each line of standard output says how it went.
 """
 
 import json
@@ -31,17 +31,17 @@ def work(orders: Queue[str]) -> NoReturn:
     """Do runs, one after the other.
 
     Args:
-        orders: a JSON object each, with `plan` and `folder`.
+        orders: a JSON object each, with `plan` and `folder`, and perhaps a `device`.
     """
     torch.set_num_threads(1)
     answers = sys.stdout
     while True:
         order = json.loads(orders.get())
-        fault = _do(Plan.from_dict(order["plan"]), Path(order["folder"]))
+        fault = _do(Plan.from_dict(order["plan"]), Path(order["folder"]), order.get("device"))
         print(json.dumps({"fault": fault}), file=answers, flush=True)
 
 
-def _do(plan: Plan, folder: Path) -> str | None:
+def _do(plan: Plan, folder: Path, device: str | None = None) -> str | None:
     """Do a run; why it failed, if it did. Whatever it is, other runs are not to suffer from it."""
     try:
         with (
@@ -51,7 +51,7 @@ def _do(plan: Plan, folder: Path) -> str | None:
             redirect_stderr(log),
         ):
             try:
-                perform(plan, folder)
+                perform(plan, folder, device)
             except Exception:
                 traceback.print_exc()
                 raise

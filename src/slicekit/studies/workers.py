@@ -32,18 +32,19 @@ class Worker:
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
 
-    def do(self, plan: Plan, folder: Path) -> str | None:
+    def do(self, plan: Plan, folder: Path, device: str | None = None) -> str | None:
         """Do a run, and wait for its end.
 
         Args:
             plan: what to do.
             folder: of the run.
+            device: where; None is the CPU.
 
         Returns:
             Why it failed, None if it did not.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
-        order = json.dumps({"plan": plan.as_dict(), "folder": str(folder)})
+        order = json.dumps({"plan": plan.as_dict(), "folder": str(folder), "device": device})
         answer = b""
         with suppress(BrokenPipeError):
             self._process.stdin.write(order.encode() + b"\n")

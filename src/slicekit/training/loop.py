@@ -8,12 +8,13 @@ from typing import Any
 
 from torch import nn
 
+from slicekit.devices import Device, find_device
 from slicekit.tasks.base import Task
 from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.evaluation import as_task, device_of
 from slicekit.training.folder import RunFolder
 from slicekit.training.memory import keep_freed_memory
-from slicekit.training.processes import joined
+from slicekit.training.processes import joined, own_device
 from slicekit.training.randomness import own_randomness
 from slicekit.training.reports import Diverged, Report, Result, Watcher
 from slicekit.training.settings import Settings
@@ -27,6 +28,7 @@ def train(
     *,
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    device: Device | None = None,
     watch: Watcher | None = None,
     describe: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -39,11 +41,13 @@ def train(
 
     Args:
         model: any module that is called as model(inputs, lengths=lengths) and gives logits (batch,
-            length, outputs). It is trained where it is, in the dtype it has.
+            length, outputs). It is trained in the dtype it has.
         task: what to learn: a task, or a function as `slicekit.tasks.from_function` takes it.
         settings: how; `Settings()` by default, and those of the run when it is resumed.
         folder: where to keep configuration, metrics, checkpoints and models; None keeps nothing.
         resume: whether to go on with the run in the folder; one that is not there is started.
+        device: where to train, "cpu", "cuda" or "mps"; the model is moved there. None is where it
+            is.
         watch: is told of every step, validation and the end.
         describe: plain data for config.toml besides the settings, such as the names of task and
             model.
@@ -54,8 +58,8 @@ def train(
     Raises:
         FileExistsError: if the folder holds a run that is not to be resumed.
         InUse: if another process is training in the folder.
-        ValueError: if settings, task, model and folder do not fit together, or the run to resume
-            has results but no checkpoint.
+        ValueError: if settings, task, model and folder do not fit together, the run to resume has
+            results but no checkpoint, or there is no such device.
         DamagedCheckpoint: if the run's last checkpoint is damaged.
         Diverged: if loss or gradient are no longer finite.
         OSError: if a file can't be written; the message names it.
@@ -74,7 +78,10 @@ def train(
     """
     if folder is None and resume:
         raise ValueError("resume=True without a folder to resume from")
-    task, device = as_task(task, model), device_of(model)
+    task = as_task(task, model)
+    if device is not None:
+        model.to(own_device(find_device(device)))
+    device = device_of(model)
     place = None if folder is None else RunFolder(folder)
     if device.type == "cpu":
         keep_freed_memory()

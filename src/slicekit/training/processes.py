@@ -106,6 +106,17 @@ class TogetherProcesses(Processes):
         return told[1]
 
 
+def own_device(device: torch.device) -> torch.device:
+    """The device of this process: of several of a kind, each process of a machine has its own.
+
+    Args:
+        device: as the user named it; one with a number is taken as it is.
+    """
+    if device.type != "cuda" or device.index is not None or "LOCAL_RANK" not in os.environ:
+        return device
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+
+
 def is_first() -> bool:
     """Whether this process is the first of those that train together, or the only one."""
     group = _group()
@@ -121,7 +132,12 @@ def joined(device: torch.device) -> Iterator[Processes]:
 
     Args:
         device: where the model is; gloo serves the CPU, nccl CUDA.
+
+    Raises:
+        ValueError: if there are several processes, and no way to join them on that device.
     """
+    if device.type not in ("cpu", "cuda") and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(f"several processes can't train together on {device}; expected one")
     if _group() is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         import torch.distributed as dist
 

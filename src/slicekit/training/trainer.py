@@ -228,6 +228,7 @@ class Trainer:
             "curriculum": self._curriculum.state(),
             "pressure": self._pressure.state(),
             "processes": self.processes.count,
+            "device": self._device.type,
         }
         return Checkpoint(self.progress.step, tensors, numbers)
 
@@ -250,7 +251,14 @@ class Trainer:
                 "with dropout",
                 stacklevel=4,
             )
-        if f"dropout-{self.processes.rank}" in random:
+        before, now = stored.numbers.get("device", "cpu"), self._device.type
+        if before != now:
+            warnings.warn(
+                f"the run was on {before}, and goes on with {now}: the figures will agree to "
+                "rounding only, and not at all with dropout",
+                stacklevel=4,
+            )
+        elif f"dropout-{self.processes.rank}" in random:
             restore_dropout(self._device, random[f"dropout-{self.processes.rank}"])
         self._curriculum.restore(stored.numbers["curriculum"])
         self._pressure.restore(stored.numbers.get("pressure", {}))
