@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from slicekit.native import library
+from slicekit.native import library, threads
 
 LIBRARY = library()
 ISAS = LIBRARY.isas() if LIBRARY else ()
+
+
+@pytest.fixture(autouse=True)
+def _threads_for_small_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many threads as torch has for any work, so that small problems can test them."""
+    monkeypatch.setattr(threads, "WORTHWHILE", 0)
 
 
 @pytest.fixture

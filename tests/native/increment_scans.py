@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import slicekit as sk
+from slicekit.native import threads as sizes
 from slicekit.scans.projective import size
 from slicekit.structures import Parameters, Structure
 
@@ -166,15 +167,23 @@ def poisoned_memory() -> Iterator[None]:
         deterministic.fill_uninitialized_memory = filling
 
 
+def negated_view(x: Tensor) -> Tensor:
+    """-x as a view: its memory holds x, and a bit of the tensor the sign."""
+    view: Any = vars(torch)["_neg_view"]
+    return view(x)
+
+
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """As many threads inside."""
-    before = torch.get_num_threads()
+    """As many threads inside, for work of any size."""
+    before = torch.get_num_threads(), sizes.WORTHWHILE
     torch.set_num_threads(count)
+    sizes.WORTHWHILE = 0
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        sizes.WORTHWHILE = before[1]
 
 
 def status(function: str, given: ctypes.Structure, **changes: int | None) -> int:

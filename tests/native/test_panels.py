@@ -351,7 +351,7 @@ def test_statuses_become_errors_that_name_the_function(status: int) -> None:
 def panels(part: Part, dim: int, token: int = 0) -> Panels:
     """A problem as Python makes it, right or wrong."""
     index = torch.full((1, 2), token)
-    parameters = tuple(torch.zeros(3, dim * max(part.size, 1)) for _ in range(part.tensors))
+    parameters = tuple(torch.zeros(3, numbers) for numbers in part.numbers)
     return Panels((part,), parameters, torch.zeros(4, 3), index, torch.zeros(1, dim, 1), None, 0, 0)
 
 

@@ -118,8 +118,8 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     states, last, factors = outputs(given.increments, held["state"], 0)
     point(c, states=states.fill_(7), last=last.fill_(7), factors=factors)
     space = torch.empty(10**6, dtype=torch.uint8)
-    point(c, workspace=space)
     c.workspace_bytes = space.numel()
+    point(c, workspace=space)
 
     for name in ("batch", "length"):
         assert status("slicekit_sparse_forward", c, **{name: -1}) == BAD_SIZE

@@ -1,19 +1,25 @@
 """The short way through `SLiCE.step`: one call of a kernel, with no allocation beyond its output.
 
 It is taken where nothing is differentiated, traced or transformed, which is how a model is served.
+What the kernel is told of a layer is written down once, and looked at again at every step: a layer
+whose parts were exchanged since gets another plan, or goes the long way.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
+from torch.nn.modules import module as modules
 
 from slicekit.flows import LogODE, resolve
 from slicekit.layers.drives import TimeAndInput
+from slicekit.layers.parameters import OwnedTensors
 from slicekit.layers.state import State
 from slicekit.native import available
+from slicekit.native.arrays import fits
 from slicekit.native.step import (
     HADAMARD,
     LARGEST_EXPONENTIAL,
@@ -23,13 +29,27 @@ from slicekit.native.step import (
 )
 from slicekit.scans.native_runs import PANELS, runs_of
 from slicekit.scans.native_runs import SPARSE as SPARSE_KERNEL
+from slicekit.scans.operands import expected_shapes
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
 
 Pieces = tuple[list[tuple[int, int, int, int]], list[tuple[str, ...]]]
 
-_plans: WeakKeyDictionary["SLiCE", tuple[tuple, StepPlan]] = WeakKeyDictionary()
+_TOLD = ("structure", "flow", "drive", "scan", "projective", "channels")
+_METHODS = ("trajectory", "_trajectory", "_start", "_increments", "_affine", "_final", "forward")
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """A plan, what it was made for, and the objects that the key names by their identity."""
+
+    key: list
+    told: list
+    plan: StepPlan
+
+
+_plans: WeakKeyDictionary["SLiCE", _Known] = WeakKeyDictionary()
 
 
 def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, State, bool] | None:
@@ -40,20 +60,15 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     if state is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     hidden = state.tensors.get("hidden")
-    if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor:
-        return None
-    if x.dtype != hidden.dtype or not (x.is_cpu and hidden.is_cpu):
-        return None
-    if not (x.is_contiguous() and hidden.is_contiguous()):
-        return None
-    if x.ndim != 2 or hidden.shape != (x.shape[0], layer.structure.dim):
-        return None
-    if x.shape[1] != layer.channels or _surrounded():
+    if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor or _surrounded():
         return None
     plan = _plan(layer, x)
     if plan is None:
         return None
-    out, finite = plan.run(x, hidden)
+    found = plan.run(x, hidden)
+    if found is None:
+        return None
+    out, finite = found
     return out, State({"hidden": out}), finite
 
 
@@ -63,38 +78,73 @@ def _surrounded() -> bool:
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
-    stored = layer.A.stored()
-    key = (x.shape[0], x.dtype, [p.data_ptr() for p in stored])
-    known = _plans.get(layer)
-    if known is not None and known[0] == key:
-        return known[1]
-    tensors = layer.A()
-    if len(tensors) != len(stored):  # pruned or parametrised: made anew at every call
+    tensors = _tensors(layer)
+    own = layer.__dict__
+    if tensors is None or layer._parameters.get("B") is not None or own.get("B") is not None:
         return None
-    plan = _make(layer, tensors, x)
+    told = [own.get(name) for name in _TOLD]
+    key = [type(layer), x.shape, x.dtype, *map(id, told)]
+    for p in tensors:
+        key += p.data_ptr(), p.shape, p.dtype, p.is_contiguous(), p.is_neg()
+    known = _plans.get(layer)
+    if known is not None and known.key == key:
+        return known.plan
+    plan = _make(layer, dict(zip(layer.A._names, tensors, strict=True)), x)
     if plan is not None:
-        _plans[layer] = (key, plan)
+        _plans[layer] = _Known(key, told, plan)
     return plan
 
 
+def _tensors(layer: "SLiCE") -> list[Tensor] | None:
+    """The layer's parameters, in the order of their names.
+
+    None where they are made anew at every call: pruned, parametrised or hooked.
+    """
+    held: Any = layer._modules.get("A")
+    if type(held) is not OwnedTensors or held._forward_hooks or held._forward_pre_hooks:
+        return None
+    if modules._global_forward_hooks or modules._global_forward_pre_hooks:
+        return None
+    found = []
+    for name in held._names:
+        x = held._parameters.get(name)
+        x = held._buffers.get(name) if x is None else x
+        if x is None or name in held.__dict__:
+            return None
+        found.append(x)
+    return found
+
+
 def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | None:
-    drive = layer.drive
+    drive, structure = layer.drive, layer.structure
     if not available() or type(drive) is not TimeAndInput or layer.scan is not None:
         return None
-    if isinstance(layer.flow, LogODE):
+    if isinstance(layer.flow, LogODE) or _changed(type(layer)):
         return None
     if layer.B is not None or layer.projective or x.dtype not in (torch.float32, torch.float64):
         return None
-    for p in tensors.values():
-        floating = p.is_floating_point()
-        if not (p.is_cpu and p.is_contiguous()) or (floating and p.dtype != x.dtype):
+    channels = layer.channels + 1
+    shapes = expected_shapes(structure, channels)
+    if x.ndim != 2 or shapes.keys() != tensors.keys():
+        return None
+    for name, p in tensors.items():
+        size = p.numel() if name in structure.ragged else shapes[name]
+        if not fits(p, size, x.dtype if p.is_floating_point() else torch.int64):
             return None
     pieces = _pieces(layer, tensors)
     if pieces is None:
         return None
     parts, names = pieces
     own = [tuple(tensors[name] for name in group) for group in names]
-    return StepPlan(parts, own, x.shape[0], layer.channels + 1, drive.dt)
+    return StepPlan(parts, own, x.shape[0], channels, drive.dt)
+
+
+def _changed(kind: "type[SLiCE]") -> bool:
+    """Whether a subclass has another way from input to state."""
+    from slicekit.layers.slice import SLiCE
+
+    ways = any(getattr(kind, name) is not getattr(SLiCE, name) for name in _METHODS)
+    return ways or any(hasattr(kind, name) for name in _TOLD)
 
 
 def _pieces(layer: "SLiCE", tensors: dict[str, Tensor]) -> Pieces | None:
@@ -108,6 +158,8 @@ def _pieces(layer: "SLiCE", tensors: dict[str, Tensor]) -> Pieces | None:
         if run.kernel != PANELS:
             kept = tensors[run.names[0]]
             if run.kernel == SPARSE_KERNEL:
+                if tensors[run.names[1]].numel() != kept.numel():
+                    return None
                 parts.append((SPARSE, run.dim, kept.numel(), 0))
             else:
                 parts.append((SHARED_FACTORS, run.dim, tensors[run.names[1]].shape[-1], 0))

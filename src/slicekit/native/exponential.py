@@ -5,7 +5,9 @@ import ctypes
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, address, plain
 from slicekit.native.library import check, library
+from slicekit.native.threads import threads
 
 LARGEST = 64
 """Rows up to which the library is faster than torch's batched products."""
@@ -53,13 +55,16 @@ def pullback(a: Tensor, gradient: Tensor) -> Tensor:
 def _call(function: str, *arrays: Tensor) -> Tensor:
     found = library()
     assert found is not None
-    arrays = tuple(x.resolve_neg().contiguous() for x in arrays)
+    arrays = tuple(plain(x) for x in arrays)
     result, rows = torch.empty_like(arrays[0]), arrays[0].shape[-1]
     count = arrays[0].shape[:-2].numel()
-    sizes = ctypes.byref(_Sizes(result.itemsize, count, rows, torch.get_num_threads()))
+    team = threads(10 * count * rows**3)
+    sizes = ctypes.byref(_Sizes(result.itemsize, count, rows, team))
     measure, run = found.c.slicekit_exponential_workspace, found.c[function]
     measure.restype = run.restype = ctypes.c_int64
     workspace = torch.empty(measure(sizes), dtype=torch.uint8)
-    pointers = [ctypes.c_void_p(x.data_ptr()) for x in (*arrays, result, workspace)]
+    expected = (*arrays[0].shape[:-2], rows, rows), REAL.get(result.itemsize, torch.float32)
+    given = [address("matrices", x, expected) for x in (*arrays, result)]
+    pointers = [ctypes.c_void_p(x) for x in (*given, workspace.data_ptr())]
     check(run(sizes, *pointers, ctypes.c_int64(workspace.numel())), function)
     return result

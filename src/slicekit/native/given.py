@@ -8,6 +8,7 @@ import ctypes
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import COMPLEX, REAL, Expected, fill
 from slicekit.native.library import check, library
 
 DIAGONAL, BLOCKS, LOW_RANK = range(3)
@@ -37,6 +38,28 @@ class Task(ctypes.Structure):
         ("work_bytes", ctypes.c_int64),
     ]
 
+    def expected(self, readout: bool) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes and whether there is a readout."""
+        dtype, real = (COMPLEX if self.complex else REAL)[self.real], REAL[self.real]
+        batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
+        block, few = max(1, self.block), (batch, length, columns)
+        shapes: dict[str, tuple[int, ...]] = {
+            **dict.fromkeys(("diagonal", "input_left", "readout"), (batch, length, dim)),
+            "blocks": (batch, length, dim // block, block, block),
+            **dict.fromkeys(("left", "right"), (batch, length, dim, self.rank)),
+            **dict.fromkeys(("state", "last"), (batch, dim, columns)),
+            "input": (batch, length, dim, columns),
+            "input_right": few,
+            "outputs": few if readout else (batch, length, dim, columns),
+            "starts": (0,),
+        }
+        if readout:
+            size = chunk_size(dtype, dim, columns)
+            shapes["starts"] = (-(-length // size), batch, dim, columns)
+        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"factors": (few if self.rescale else (0, 0, 0), real)}
+
 
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:
     """Steps between two states that are stored where a readout is given."""
@@ -54,15 +77,17 @@ def call(direction: str, task: Task, arrays: dict[str, Tensor]) -> None:
     Args:
         direction: "forward" or "backward".
         task: its sizes.
-        arrays: contiguous tensors under the task's names.
+        arrays: plain tensors under the task's names.
+
+    Raises:
+        ValueError: if one is not what the kernel takes it for.
     """
     found = library()
     assert found is not None
     function = f"slicekit_given_{direction}"
     measure, run = getattr(found.c, f"{function}_work"), getattr(found.c, function)
     measure.restype = run.restype = ctypes.c_int64
-    for name, x in arrays.items():
-        setattr(task, name, x.data_ptr())
+    fill(task, task.expected("readout" in arrays), arrays)
     work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
     task.work, task.work_bytes = work.data_ptr(), work.numel()
     check(run(ctypes.byref(task)), function)

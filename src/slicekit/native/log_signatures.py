@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from slicekit.descriptions.words import Word, expanded_size, lyndon_words, number
+from slicekit.native.arrays import REAL, address, plain
 from slicekit.native.library import available, check, library
+from slicekit.native.threads import threads
 from slicekit.paths.lie_bases import LieBasis
 
 DEEPEST = 16
@@ -73,9 +75,9 @@ def pullback(
     Raises:
         RuntimeError: as `forward` does.
     """
-    increments = increments.contiguous()
+    increments = plain(increments)
     result = torch.empty_like(increments) if edges is None else torch.zeros_like(increments)
-    gradients = (gradient.resolve_neg().contiguous(),)
+    gradients = (plain(gradient),)
     _call("slicekit_log_signatures_pullback", increments, basis, window, edges, gradients, result)
     return result
 
@@ -99,25 +101,35 @@ def _call(
     found = library()
     assert found is not None
     tables = _tables(basis)
-    increments = increments.resolve_neg().contiguous()
+    increments = plain(increments)
     edges = None if edges is None else edges.contiguous()
     batch, length, channels = increments.shape
+    windows = window_count(increments, window, edges)
+    real = REAL.get(increments.itemsize, torch.float32)
+    path, signatures = (batch, length, basis.channels), (batch, windows, basis.size)
+    arrays = [
+        address("increments", increments, (path, real)),
+        *(address("gradient", x, (signatures, real)) for x in gradients),
+        address("result", result, (path if gradients else signatures, real)),
+    ]
+    given = None
+    if edges is not None:
+        given = address("edges", edges, ((batch, windows + 1), torch.int64))
     sizes = ctypes.byref(
         _Sizes(
             *(increments.itemsize, batch, length, channels, basis.depth),
-            *(window_count(increments, window, edges), 0 if edges is not None else window),
+            *(windows, 0 if edges is not None else window),
             *(basis.size, basis.sizes[-1], len(tables.prefixes)),
-            *(len(tables.splits), len(tables.change_columns), torch.get_num_threads()),
+            *(len(tables.splits), len(tables.change_columns)),
+            threads(increments.numel() * basis.size),
         )
     )
     measure, run = found.c.slicekit_log_signatures_workspace, found.c[function]
     measure.restype = run.restype = ctypes.c_int64
     workspace = torch.empty(measure(sizes), dtype=torch.uint8)
-    given = ctypes.c_void_p(None if edges is None else edges.data_ptr())
-    arrays = (increments, *gradients, result, workspace)
-    pointers = [ctypes.c_void_p(x.data_ptr()) for x in arrays]
+    pointers = [ctypes.c_void_p(x) for x in (given, *arrays, workspace.data_ptr())]
     size = ctypes.c_int64(workspace.numel())
-    check(run(sizes, ctypes.byref(tables.pointers()), given, *pointers, size), function)
+    check(run(sizes, ctypes.byref(tables.pointers()), *pointers, size), function)
 
 
 @dataclass(frozen=True, eq=False)

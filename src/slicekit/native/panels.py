@@ -7,13 +7,15 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_int64, c_void_p
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, Expected, address, fill
 from slicekit.native.library import check, library
+from slicekit.native.threads import threads
 
 BLOCKS, SKEW, LOW_RANK, HADAMARD = range(4)
 MOST_PARTS = 256
@@ -97,10 +99,19 @@ class Part:
         """Number of parameters."""
         return 3 if self.kind == LOW_RANK else 1
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """How many numbers each parameter has for a channel."""
+        if self.kind == BLOCKS:
+            return (self.dim * self.size,)
+        if self.kind == SKEW:
+            return (self.dim * (self.size - 1) // 2,)
+        return (self.dim, *[self.dim * self.size] * (self.tensors - 1))
+
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """A problem, with contiguous tensors of one dtype on the CPU.
+    """A problem, with plain tensors of one dtype on the CPU: each is checked before it is used.
 
     Attributes:
         parts: of the direct sum.
@@ -130,7 +141,7 @@ class Panels:
         """The problem without its arrays."""
         batch, length = self._shape()
         table = 0 if self.index is None else self.increments.shape[0]
-        count = len(self.parts)
+        count, made = len(self.parts), sum(sum(p.numbers) for p in self.parts)
         parts = (_Part * count)(
             *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in self.parts)
         )
@@ -146,24 +157,62 @@ class Panels:
             parts=count,
             rescale=self.rescale,
             restore=self.restore,
-            threads=torch.get_num_threads(),
+            threads=threads(int(batch * length * self.increments.shape[-1] * made)),
             part=parts,
         )
 
     def _problem(self) -> _Problem:
         problem = self._sizes()
         problem.parameters = self._pointers(self.parameters)
-        problem.increments, problem.state = self.increments.data_ptr(), self.state.data_ptr()
-        problem.index = None if self.index is None else self.index.data_ptr()
-        problem.inputs = None if self.inputs is None else self.inputs.data_ptr()
+        fill(
+            problem,
+            self._expected,
+            {
+                "increments": self.increments,
+                "index": self.index,
+                "state": self.state,
+                "inputs": self.inputs,
+            },
+        )
         return problem
+
+    @cached_property
+    def _expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array."""
+        batch, length = self._shape()
+        columns, dtype = self.state.shape[2], self.state.dtype
+        state = self.state.shape, dtype
+        states = (batch, length, *self.state.shape[1:]), dtype
+        path = self.increments.shape, dtype
+        return {
+            "increments": path,
+            "in_increments": path,
+            "index": ((batch, length), torch.int64),
+            "state": ((batch, *self.state.shape[1:]), REAL.get(dtype.itemsize, torch.float32)),
+            "in_state": state,
+            "in_last": state,
+            "states": states,
+            "in_states": states,
+            "inputs": states,
+            "in_inputs": states,
+            "factors": ((batch, length, columns) if self.rescale else (0, 0, 0), dtype),
+        }
+
+    def _keep(self, problem: _Problem, kept: Tensor | None) -> None:
+        """Set the address of the transitions that are kept, if they are."""
+        if kept is not None:
+            problem.kept = kept.data_ptr()  # how many there are depends on whether there are any
+            numbers = function("slicekit_panels_kept")(byref(problem))
+            problem.kept = address("kept", kept, ((numbers,), REAL[problem.real]))
 
     def _pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
         """Three for each part, null where it has fewer parameters."""
         addresses: list[int | None] = []
-        given = iter(tensors)
+        given, dtype = iter(tensors), REAL.get(self.state.element_size(), torch.float32)
+        channels = self.increments.shape[-1]
         for part in self.parts:
-            own = [next(given).data_ptr() for _ in range(part.tensors)]
+            counts = (channels * numbers for numbers in part.numbers)
+            own = [address("a parameter", next(given), (count, dtype)) for count in counts]
             addresses += [*own, *[None] * (3 - part.tensors)]
         return (c_void_p * len(addresses))(*addresses)
 
@@ -196,8 +245,8 @@ class Panels:
         states = self.state.new_empty(batch, length, *self.state.shape[1:])
         shape = (batch, length, self.state.shape[2]) if self.rescale else (0, 0, 0)
         factors = self.state.new_ones(shape)
-        problem.states, problem.factors = states.data_ptr(), factors.data_ptr()
-        problem.kept = None if kept is None else kept.data_ptr()
+        fill(problem, self._expected, {"states": states, "factors": factors})
+        self._keep(problem, kept)
         workspace = self._workspace(problem, False)
         check(function("slicekit_panels_forward")(byref(problem)), "slicekit_panels_forward")
         del workspace  # held until here
@@ -221,13 +270,18 @@ class Panels:
         in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
         in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
-        problem.states, problem.factors = states.data_ptr(), factors.data_ptr()
-        problem.kept = None if kept is None else kept.data_ptr()
-        problem.in_states, problem.in_last = in_states.data_ptr(), in_last.data_ptr()
+        self._keep(problem, kept)
+        arrays = {
+            "states": states,
+            "factors": factors,
+            "in_states": in_states,
+            "in_last": in_last,
+            "in_increments": in_increments if wanted else None,
+            "in_state": in_state,
+            "in_inputs": in_inputs,
+        }
+        fill(problem, self._expected, arrays)
         problem.in_parameters = self._pointers(found)
-        problem.in_increments = in_increments.data_ptr() if wanted else None
-        problem.in_state = in_state.data_ptr()
-        problem.in_inputs = None if in_inputs is None else in_inputs.data_ptr()
         workspace = self._workspace(problem, True)
         check(function("slicekit_panels_backward")(byref(problem)), "slicekit_panels_backward")
         del workspace

@@ -1,6 +1,6 @@
 """What the scans of increments hand to their kernels: sizes, addresses and work space.
 
-A kernel's C struct begins with the sizes and arrays of `COMMON`, and ends with its parameters.
+A kernel's C struct begins with the sizes and arrays of `Problem`, and ends with its parameters.
 """
 
 import ctypes
@@ -11,31 +11,61 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, Expected, fill, plain
 from slicekit.native.library import check, library
+from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads")
 ARRAYS = ("increments", "state", "inputs", "states", "last", "factors")
 GRADIENTS = ("in_states", "in_last", "in_increments", "in_state", "in_inputs")
 
-COMMON: list[tuple[str, Any]] = [
-    *((name, ctypes.c_int64) for name in SIZES),
-    *((name, ctypes.c_void_p) for name in (*ARRAYS, *GRADIENTS, "workspace")),
-    ("workspace_bytes", ctypes.c_int64),
-]
+
+class Problem(ctypes.Structure):
+    """What the C structs of all scans of increments begin with."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in (*ARRAYS, *GRADIENTS, "workspace")),
+        ("workspace_bytes", ctypes.c_int64),
+    ]
+
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        dtype = REAL[self.real]
+        state = (self.batch, self.dim, self.columns)
+        steps = (self.batch, self.length, self.dim, self.columns)
+        shapes: dict[str, tuple[int, ...]] = {
+            "increments": (self.batch, self.length, self.channels),
+            **dict.fromkeys(("state", "last"), state),
+            **dict.fromkeys(("inputs", "states"), steps),
+            "factors": (self.batch, self.length, self.columns) if self.rescale else (0, 0, 0),
+        }
+        shapes |= self.parameters()
+        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"workspace": (self.workspace_bytes, torch.uint8)}
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the kernel's own arrays."""
+        raise NotImplementedError
 
 
-def describe(problem: ctypes.Structure, increments: Tensor, state: Tensor, rescale: int) -> None:
+def describe(problem: Problem, increments: Tensor, state: Tensor, rescale: int) -> None:
     """Set the sizes that all scans have, from increments and initial state."""
     batch, length, channels = increments.shape
     sizes = (state.element_size(), batch, length, channels, *state.shape[1:], rescale)
-    for name, size in zip(SIZES, (*sizes, torch.get_num_threads()), strict=True):
+    team = threads(state.numel() * length * channels)
+    for name, size in zip(SIZES, (*sizes, team), strict=True):
         setattr(problem, name, size)
 
 
-def point(problem: ctypes.Structure, **arrays: Tensor | None) -> None:
-    """Set addresses; the tensors are contiguous and outlive the call."""
-    for name, x in arrays.items():
-        setattr(problem, name, None if x is None else x.data_ptr())
+def point(problem: Problem, **arrays: Tensor | None) -> None:
+    """Set addresses; the tensors outlive the call.
+
+    Raises:
+        ValueError: if one is not what the kernel takes it for.
+    """
+    fill(problem, problem.expected(), arrays)
 
 
 def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,7 +77,7 @@ def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Te
     return states, torch.empty_like(state), factors
 
 
-def call(scan: str, way: str, problem: ctypes.Structure) -> None:
+def call(scan: str, way: str, problem: Problem) -> None:
     """Run slicekit_{scan}_{way} with as much work space as it asks for.
 
     Raises:
@@ -63,8 +93,8 @@ def call(scan: str, way: str, problem: ctypes.Structure) -> None:
     needed = measure(ctypes.addressof(problem), int(way == "backward"))
     check(-min(needed, 0), f"{scan} {way}")
     workspace = torch.empty(needed, dtype=torch.uint8)
+    problem.workspace_bytes = needed
     point(problem, workspace=workspace)
-    setattr(problem, "workspace_bytes", needed)  # noqa: B010
     check(run(ctypes.addressof(problem)), f"{scan} {way}")
 
 
@@ -74,27 +104,27 @@ class IncrementKernel:
 
     Attributes:
         scan: its name among the functions of the library.
-        struct: its C struct, which begins with `COMMON`.
+        struct: its C struct.
         names: of its parameters, as the struct and the structure call them.
         trained: those of them that have gradients.
         size: sets what the struct says of the parameters' sizes.
     """
 
     scan: str
-    struct: type[ctypes.Structure]
+    struct: type[Problem]
     names: tuple[str, ...]
     trained: tuple[str, ...]
     size: Callable[[Any, dict[str, Tensor]], None]
 
     def problem(
         self, parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
-    ) -> tuple[ctypes.Structure, dict[str, Tensor]]:
+    ) -> tuple[Problem, dict[str, Tensor]]:
         """The problem, and the tensors that it points to."""
         problem = self.struct()
         describe(problem, increments, state, rescale)
-        held = {name: parameters[name].contiguous() for name in self.names}
+        held = {name: plain(parameters[name]) for name in self.names}
         self.size(problem, held)
-        held |= {"increments": increments.contiguous(), "state": state.contiguous()}
+        held |= {"increments": plain(increments), "state": plain(state)}
         point(problem, **held)
         return problem, held
 
@@ -124,7 +154,7 @@ class IncrementKernel:
         """
         problem, held = self.problem(parameters, increments, state, rescale)
         states, last, factors = outputs(increments, held["state"], rescale)
-        dense = None if inputs is None else inputs.contiguous()
+        dense = None if inputs is None else plain(inputs)
         point(problem, inputs=dense, states=states, last=last, factors=factors)
         call(self.scan, "forward", problem)
         return states, last, factors
@@ -157,10 +187,10 @@ class IncrementKernel:
         """
         problem, held = self.problem(parameters, increments, state, rescale)
         given = {
-            "states": states.contiguous(),
-            "factors": factors.contiguous(),
-            "in_states": in_states.contiguous(),
-            "in_last": in_last.contiguous(),
+            "states": plain(states),
+            "factors": plain(factors),
+            "in_states": plain(in_states),
+            "in_last": plain(in_last),
         }
         found = {name: torch.empty_like(held[name]) for name in self.trained}
         in_increments = torch.empty_like(held["increments"])

@@ -5,7 +5,9 @@ import ctypes
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, Expected, fill, plain
 from slicekit.native.library import available, check, library
+from slicekit.native.threads import threads
 
 CHUNK = 64
 """Steps between two states that are stored."""
@@ -27,6 +29,20 @@ class Task(ctypes.Structure):
         ("work_bytes", ctypes.c_int64),
     ]
 
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        batch, length, channels, dim = self.batch, self.length, self.channels, self.dim
+        shapes: dict[str, tuple[int, ...]] = {
+            **dict.fromkeys(("steps", "inputs", "outputs"), (batch, length, channels)),
+            **dict.fromkeys(("left", "readout"), (batch, length, dim)),
+            **dict.fromkeys(("state", "last"), (batch, channels, dim)),
+            "rates": (channels, dim),
+            "starts": _start_shape((batch, length, channels), self.real, dim),
+        }
+        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"lengths": ((batch,), torch.int64)}
+
 
 def suits(inputs: Tensor) -> bool:
     """Whether the library is there and takes tensors of this dtype on this device."""
@@ -36,8 +52,12 @@ def suits(inputs: Tensor) -> bool:
 
 def start_shape(inputs: Tensor, dim: int) -> tuple[int, ...]:
     """The shape of the states that are stored for inputs (batch, length, channels)."""
-    batch, length, channels = inputs.shape
-    width = 64 // inputs.itemsize
+    return _start_shape(inputs.shape, inputs.itemsize, dim)
+
+
+def _start_shape(inputs: tuple[int, ...], real: int, dim: int) -> tuple[int, ...]:
+    batch, length, channels = inputs
+    width = 64 // real
     return batch, -(-length // CHUNK), dim * -(-channels // width) * width
 
 
@@ -77,7 +97,7 @@ def backward(
     if not len(operands[2]):
         found[1].zero_()
     given = {"starts": starts, "in_outputs": in_outputs, "in_last": in_last}
-    arrays = {name: _plain(x) for name, x in given.items()}
+    arrays = {name: plain(x) for name, x in given.items()}
     _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, found, strict=True)))
     return found
 
@@ -91,19 +111,13 @@ def _call(
     function = f"slicekit_selective_{direction}"
     measure, run = getattr(loaded.c, f"{function}_work"), getattr(loaded.c, function)
     measure.restype = run.restype = ctypes.c_int64
-    arrays = {name: _plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
+    arrays = {name: plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
     if lengths is not None:
         arrays["lengths"] = lengths.contiguous()
     inputs = arrays["inputs"]
-    sizes = (inputs.itemsize, *inputs.shape, arrays["state"].shape[-1], torch.get_num_threads())
-    task = Task(*sizes)
-    for name, x in arrays.items():
-        setattr(task, name, x.data_ptr())
+    dim = arrays["state"].shape[-1]
+    task = Task(inputs.itemsize, *inputs.shape, dim, threads(4 * dim * inputs.numel()))
+    fill(task, task.expected(), arrays)
     work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
     task.work, task.work_bytes = work.data_ptr(), work.numel()
     check(run(ctypes.byref(task)), function)
-
-
-def _plain(x: Tensor) -> Tensor:
-    """In memory as it reads: no transposition or sign that is yet to be applied."""
-    return x.resolve_neg().contiguous()

@@ -4,24 +4,28 @@ Its parameters are {"diagonal": (channels, dim), "left" and "right": (channels, 
 """
 
 import ctypes
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from slicekit.native.problem import COMMON, IncrementKernel
+from slicekit.native.problem import IncrementKernel, Problem
 
 NAMES = ("diagonal", "left", "right")
 
 
-class _SharedFactors(ctypes.Structure):
+class _SharedFactors(Problem):
     """slicekit_shared_factors of slicekit_shared_factors.h."""
 
-    _fields_ = [
-        *COMMON,
+    _fields_: ClassVar = [
         ("rank", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in NAMES),
         *((f"in_{name}", ctypes.c_void_p) for name in NAMES),
     ]
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Diagonals and factors."""
+        factors = (self.channels, self.dim, self.rank)
+        return {"diagonal": factors[:2], "left": factors, "right": factors}
 
 
 def _size(problem: Any, held: dict[str, Tensor]) -> None:

@@ -5,7 +5,9 @@ import ctypes
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, Expected, fill, plain
 from slicekit.native.library import available, check, library
+from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "size", "activation", "threads")
 OPERANDS = ("x", "window", "weight", "bias")
@@ -21,6 +23,17 @@ class Task(ctypes.Structure):
         ("work", ctypes.c_void_p),
         ("work_bytes", ctypes.c_int64),
     ]
+
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        shapes: dict[str, tuple[int, ...]] = {
+            **dict.fromkeys(("x", "outputs"), (self.batch, self.length, self.channels)),
+            "window": (self.batch, self.size - 1, self.channels),
+            "weight": (self.channels, 1, self.size),
+            "bias": (self.channels,),
+        }
+        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
+        return found | {f"in_{name}": wanted for name, wanted in found.items()}
 
 
 def suits(x: Tensor) -> bool:
@@ -58,7 +71,7 @@ def backward(
         found = [None if y is None else y.zero_() for y in found]
     named = zip(GRADIENTS, found, strict=True)
     arrays = {name: y for name, y in named if y is not None}
-    arrays["in_outputs"] = in_outputs.resolve_neg().contiguous()
+    arrays["in_outputs"] = plain(in_outputs)
     _call("backward", operands, activation, arrays)
     return found
 
@@ -73,11 +86,10 @@ def _call(
     measure, run = loaded.c.slicekit_short_convolution_work, getattr(loaded.c, function)
     measure.restype = run.restype = ctypes.c_int64
     named = zip(OPERANDS, operands, strict=True)
-    arrays = {name: x.resolve_neg().contiguous() for name, x in named if x is not None} | others
+    arrays = {name: plain(x) for name, x in named if x is not None} | others
     x, size = arrays["x"], arrays["weight"].shape[-1]
-    task = Task(x.itemsize, *x.shape, size, int(activation), torch.get_num_threads())
-    for name, y in arrays.items():
-        setattr(task, name, y.data_ptr())
+    task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * size))
+    fill(task, task.expected(), arrays)
     work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
     task.work, task.work_bytes = work.data_ptr(), work.numel()
     check(run(ctypes.byref(task)), function)

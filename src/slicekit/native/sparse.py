@@ -4,21 +4,30 @@ Its parameters are {"values": (kept,), "places": (kept,) ascending into (channel
 """
 
 import ctypes
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from slicekit.native.problem import COMMON, IncrementKernel
+from slicekit.native.arrays import Expected
+from slicekit.native.problem import IncrementKernel, Problem
 
 
-class _Sparse(ctypes.Structure):
+class _Sparse(Problem):
     """slicekit_sparse of slicekit_sparse.h."""
 
-    _fields_ = [
-        *COMMON,
+    _fields_: ClassVar = [
         ("kept", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("values", "places", "in_values")),
     ]
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Values."""
+        return {"values": (self.kept,)}
+
+    def expected(self) -> dict[str, Expected]:
+        """Places are whole numbers; the library looks at each of them."""
+        return super().expected() | {"places": ((self.kept,), torch.int64)}
 
 
 def _size(problem: Any, held: dict[str, Tensor]) -> None:

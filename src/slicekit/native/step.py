@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import REAL, Expected, address, fits
 from slicekit.native.library import check, library
+from slicekit.native.panels import HADAMARD, Part
 
-BLOCKS, SKEW, LOW_RANK, HADAMARD, SPARSE, SHARED_FACTORS = range(6)
+SPARSE, SHARED_FACTORS = HADAMARD + 1, HADAMARD + 2
 LARGEST_EXPONENTIAL = 16
 NOT_FINITE = 100
 
@@ -48,6 +50,9 @@ class StepPlan:
         parameters: up to three contiguous tensors of each part, of one floating dtype.
         batch, channels: sizes of the increments.
         dt: if not 0, increments are (1, x) dt.
+
+    Raises:
+        ValueError: if a parameter is not what the kernel takes it for.
     """
 
     def __init__(
@@ -60,26 +65,48 @@ class StepPlan:
     ) -> None:
         """Write it down for the kernel."""
         self.held = [x for own in parameters for x in own]
-        rows = [
-            _Part(*part, (c_void_p * 3)(*(x.data_ptr() for x in own)))
-            for part, own in zip(parts, parameters, strict=True)
-        ]
         self.dim = sum(dim for _, dim, _, _ in parts)
-        self._parts = (_Part * len(rows))(*rows)
         real = parameters[0][0].element_size()
+        self._dtype = REAL.get(real, torch.float32)
+        self._x = (batch, channels - (dt != 0))
+        self._state = (batch, self.dim)
+        rows = []
+        for (kind, dim, size, option), own in zip(parts, parameters, strict=True):
+            wanted = _expected(kind, dim, size, channels, self._dtype)
+            found = [address("a parameter", *pair) for pair in zip(own, wanted, strict=True)]
+            rows.append(_Part(kind, dim, size, option, (c_void_p * 3)(*found)))
+        self._parts = (_Part * len(rows))(*rows)
         self._plan = _Plan(real, batch, channels, self.dim, len(rows), self._parts, dt)
         self._address = ctypes.addressof(self._plan)
 
-    def run(self, x: Tensor, state: Tensor) -> tuple[Tensor, bool]:
+    def run(self, x: Tensor, state: Tensor) -> tuple[Tensor, bool] | None:
         """The state (batch, dim) after one step, and whether it is finite.
 
         Args:
-            x: (batch, channels), or one channel less with dt; contiguous, as the state is.
+            x: (batch, channels), or one channel less with dt.
             state: (batch, dim).
+
+        Returns:
+            None if a tensor is not plain, on the CPU, and of the plan's shape and dtype.
         """
+        if not (fits(x, self._x, self._dtype) and fits(state, self._state, self._dtype)):
+            return None
         out = torch.empty_like(state)
         status = _kernel()(self._address, x.data_ptr(), state.data_ptr(), out.data_ptr())
         if status == NOT_FINITE:
             return out, False
         check(status, "slicekit_step")
         return out, True
+
+
+def _expected(
+    kind: int, dim: int, size: int, channels: int, dtype: torch.dtype
+) -> tuple[Expected, ...]:
+    """How many numbers, and of which dtype, each parameter of a part has."""
+    if kind == SPARSE:  # the library looks at every place, at every step
+        return (size, dtype), (size, torch.int64)
+    if kind == SHARED_FACTORS:
+        counts: tuple[int, ...] = (dim, dim * size, dim * size)
+    else:
+        counts = Part(kind, dim, size).numbers
+    return tuple((channels * count, dtype) for count in counts)

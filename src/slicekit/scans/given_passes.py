@@ -6,7 +6,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from slicekit.native.arrays import plain
 from slicekit.native.given import BLOCKS, DIAGONAL, LOW_RANK, RESULTS, Task, call, chunk_size
+from slicekit.native.threads import threads
 from slicekit.scans.shapes import PassShapes
 from slicekit.structures import DiagonalTransition, Transition
 
@@ -70,8 +72,8 @@ class GivenPasses(PassShapes):
         """
         operands = self._operands
         found = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
-        given = {"in_outputs": _plain(in_outputs), "in_last": _plain(in_last)}
-        kept = dict(zip(RESULTS, map(_plain, saved[:4]), strict=True))
+        given = {"in_outputs": plain(in_outputs), "in_last": plain(in_last)}
+        kept = dict(zip(RESULTS, map(plain, saved[:4]), strict=True))
         call("backward", self._task(), operands | kept | given | found)
         return list(found.values())
 
@@ -84,12 +86,13 @@ class GivenPasses(PassShapes):
         arrays |= dict(zip(inputs, self.inputs, strict=False))
         if self.readout is not None:
             arrays["readout"] = self.readout
-        return {name: _plain(x) for name, x in arrays.items()}
+        return {name: plain(x) for name, x in arrays.items()}
 
     def _task(self) -> Task:
         batch, dim, columns = self.state.shape
         dtype, thin = self.state.dtype, self.transition.tensors()[-1]
         kind = KINDS[_names(self.transition)]
+        width = 1 if kind == DIAGONAL else thin.shape[-1]
         return Task(
             kind=kind,
             real=dtype.to_real().itemsize,
@@ -101,7 +104,7 @@ class GivenPasses(PassShapes):
             block=thin.shape[-1] if kind == BLOCKS else 0,
             rank=thin.shape[-1] if kind == LOW_RANK else 0,
             rescale=self.rescale,
-            threads=torch.get_num_threads(),
+            threads=threads(self.state.numel() * self.length * width),
         )
 
 
@@ -111,8 +114,3 @@ KINDS = {("diagonal",): DIAGONAL, ("blocks",): BLOCKS, ("diagonal", "left", "rig
 def _names(transition: Transition) -> tuple[str, ...]:
     """The task's names of a transition's tensors."""
     return ("diagonal",) if isinstance(transition, DiagonalTransition) else transition.stepwise
-
-
-def _plain(x: Tensor) -> Tensor:
-    """In memory as it reads: no transposition, conjugation or sign that is yet to be applied."""
-    return x.resolve_conj().resolve_neg().contiguous()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import shared_factors, sparse
+from slicekit.native.arrays import plain
 from slicekit.native.panels import BLOCKS, Panels, Part
 from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
@@ -69,8 +70,9 @@ class NativePasses(PassShapes):
 
         That of the path is left out where it is not needed.
         """
-        in_outputs, in_last = in_outputs.contiguous(), in_last.contiguous()
-        return _engine(self).backward(saved, in_outputs, in_last, needed)
+        in_outputs, in_last = plain(in_outputs), plain(in_last)
+        kept = [plain(x) for x in saved]  # hooks on saved tensors may have moved them
+        return _engine(self).backward(kept, in_outputs, in_last, needed)
 
 
 def _engine(passes: NativePasses) -> "_Made | _Given":
@@ -89,7 +91,7 @@ class _Made:
         self.passes, self.source, self.runs = passes, source, runs
         self.table = isinstance(source, FromTable)
         self.path = source.table if isinstance(source, FromTable) else source.increments
-        self.index = source.index.contiguous() if isinstance(source, FromTable) else None
+        self.index = plain(source.index) if isinstance(source, FromTable) else None
 
     def start_shape(self) -> tuple[int, ...]:
         return (0,)
@@ -112,10 +114,10 @@ class _Made:
         ]
         return Panels(
             run.parts,
-            tuple(x.contiguous() for x in tensors),
-            self.path.contiguous(),
+            tuple(plain(x) for x in tensors),
+            plain(self.path),
             self.index,
-            state.contiguous(),
+            plain(state),
             inputs,
             self.passes.rescale,
             RESTORE_EVERY,
@@ -124,13 +126,13 @@ class _Made:
     def _dense(self) -> Tensor | None:
         """Affine inputs (batch, length, dim, columns)."""
         window = input_window(self.passes.inputs, 0, self.source.length)
-        return None if window is None else window.transpose(0, 1).contiguous()
+        return None if window is None else plain(window.transpose(0, 1))
 
     def _rows(self, x: Tensor | None, axis: int) -> list[Any]:
         """Each run's rows of a state, or of states."""
         if len(self.runs) == 1 or x is None:
             return [x] * len(self.runs)
-        return [part.contiguous() for part in x.split([run.dim for run in self.runs], axis)]
+        return [plain(part) for part in x.split([run.dim for run in self.runs], axis)]
 
     def _increments(self) -> Tensor:
         """Position by position, for kernels that have no use for a table."""
@@ -176,8 +178,8 @@ class _Made:
     def _dense_panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
         dense, full = self._as_dense(run)
         rescale = self.passes.rescale
-        path = self.path.contiguous()
-        start = state.contiguous()
+        path = plain(self.path)
+        start = plain(state)
         return Panels(dense.parts, (full,), path, self.index, start, inputs, rescale, 0)
 
     def _named(self, run: Run) -> dict[str, Tensor]:

@@ -1,0 +1,55 @@
+"""Threads: none for little work, and none in a process that was forked and has lost them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from slicekit.native import available, threads
+
+FORK = """
+import os, sys, torch
+import slicekit as sk
+torch.set_num_threads(2)
+
+def passes(layer, batch, length):
+    x = torch.randn(batch, length, 8, requires_grad=True)
+    layer(x).sum().backward()
+    with torch.no_grad():
+        h, state = layer(x.detach(), return_state=True)
+        layer.step(x.detach()[:, 0], state)
+
+layers = [sk.SLiCE(8, s) for s in (sk.BlockDiagonal(64, 4), sk.DPLR(64, 2), sk.Sparse(64, 0.1))]
+layers.append(sk.SLiCE(8, sk.BlockDiagonal(8, 4), flow=sk.LogODE(2, 4)))
+for layer in layers:
+    passes(layer, 16, 64)  # with threads
+child = os.fork()
+if child == 0:
+    for layer in layers:
+        passes(layer, 2, 8)
+    from slicekit.native.threads import threads
+    os._exit(3 if threads(10**9) == 1 else 4)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_little_work_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "WORTHWHILE", 2**17)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert (threads.threads(100), threads.threads(2**20)) == (1, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not available() or not hasattr(os, "fork"), reason="no library, or no fork")
+def test_a_forked_process_computes_on_its_one_thread() -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", FORK]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 3, done.stderr
