@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made on first use; PYTHON chooses the interpreter.
 # PEERS=1 also installs the libraries that slicekit is compared with.
-# ARGS is handed to pytest or to slicekit bench: make test ARGS="-k diagonal"
+# ARGS is handed to pytest, to the attacks or to slicekit bench: make test ARGS="-k diagonal"
 
 PYTHON ?= python3
 PEERS ?=
@@ -34,7 +34,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench wheel test-install sanitize clean
+.PHONY: help demo test attack lint format bench wheel test-install sanitize clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -44,6 +44,9 @@ demo: $(ENVIRONMENT) ## Train on A5 words of up to 40 letters, and track its sta
 
 test: $(ENVIRONMENT) ## Run the tests and doctests (PEERS=1: also against other libraries)
 	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+
+attack: $(ENVIRONMENT) ## Attack files, runs, kernels and caches for ten minutes (ARGS=--short: for one)
+	$(RUN) -m tests.attack $(ARGS)
 
 lint: $(ENVIRONMENT) ## Check style, format and types
 	$(RUN) -m ruff check .
