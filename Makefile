@@ -19,6 +19,9 @@ export SLICEKIT_REQUIRE_NATIVE ?= $(if $(shell command -v $${CXX:-c++}),1,0)
 
 NATIVE := $(shell find native -type f)
 SANITIZED := build/sanitize/libslicekit_native.so
+ARM_CXX ?= aarch64-linux-gnu-g++
+ARM_EMULATOR ?= qemu-aarch64
+ARM_ROOT ?= /usr/aarch64-linux-gnu
 library = $(shell $${CXX:-c++} -print-file-name=$(1))
 
 # Stamps: newer than their prerequisites exactly when the last install of that kind succeeded.
@@ -34,7 +37,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test attack lint format bench wheel test-install sanitize clean
+.PHONY: help demo test attack lint format bench wheel test-install sanitize cross clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -73,6 +76,14 @@ sanitize: $(ENVIRONMENT) ## Run the tests of the kernels under the address and u
 	cmake --build build/sanitize --parallel 2
 	LD_PRELOAD="$(call library,libasan.so) $(call library,libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest -n 2 tests/native tests/scans/test_native.py $(ARGS)
+
+cross: ## Build the kernels for 64-bit ARM and try them all on an emulator
+	@command -v $(ARM_CXX) >/dev/null && command -v $(ARM_EMULATOR) >/dev/null || \
+	{ echo "make cross needs $(ARM_CXX) and $(ARM_EMULATOR); on Debian: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }
+	cmake -S native -B build/aarch64 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=$(ARM_CXX)
+	cmake --build build/aarch64 --parallel 2 --target interface
+	OMP_NUM_THREADS=1 $(ARM_EMULATOR) -L $(ARM_ROOT) build/aarch64/interface
 
 clean: ## Remove the environment, caches and built files
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

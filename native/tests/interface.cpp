@@ -1,0 +1,612 @@
+// Every kernel through the C interface, in single and double precision, for each instruction set that
+// the processor runs. Returns how many cases failed, at most 100.
+#include "cases.hpp"
+#include "slicekit.h"
+#include "slicekit_exponential.h"
+#include "slicekit_given.h"
+#include "slicekit_log_signatures.h"
+#include "slicekit_panels.h"
+#include "slicekit_selective.h"
+#include "slicekit_shared_factors.h"
+#include "slicekit_short_convolution.h"
+#include "slicekit_sparse.h"
+#include "slicekit_step.h"
+
+using namespace cases;
+
+namespace {
+
+constexpr int64_t BATCH = 3, LENGTH = 9, CHANNELS = 71;
+constexpr double NOT_WRITTEN = NAN;
+
+template <class Real>
+Array<Real> unwritten(size_t count) {
+  return Array<Real>(count, Real(NOT_WRITTEN));
+}
+
+template <class Real>
+Arrays<Real> like(const Arrays<Real> &leaves) {
+  Arrays<Real> found;
+  for (const Array<Real> &leaf : leaves) found.push_back(unwritten<Real>(leaf.size()));
+  return found;
+}
+
+Array<double> identity_plus(int64_t n, Array<double> a) {
+  for (int64_t i = 0; i < n; ++i) a[i * n + i] += 1;
+  return a;
+}
+
+Array<double> product(int64_t n, const Array<double> &a, const Array<double> &b) {
+  Array<double> c(n * n, 0);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
+    }
+  }
+  return c;
+}
+
+// By its series, for small matrices.
+Array<double> exponential(int64_t n, const Array<double> &a) {
+  Array<double> total = identity_plus(n, Array<double>(n * n, 0)), term = total;
+  for (int k = 1; k < 40; ++k) {
+    term = product(n, term, a);
+    for (size_t i = 0; i < term.size(); ++i) {
+      term[i] /= k;
+      total[i] += term[i];
+    }
+  }
+  return total;
+}
+
+// A(Δω) of a part as a dense matrix, from its parameters as Δω weighs them.
+Array<double> dense(const slicekit_part &part, const Arrays<double> &p) {
+  const int64_t n = part.dim, b = part.size;
+  Array<double> a(n * n, 0);
+  if (part.kind == SLICEKIT_BLOCKS) {
+    for (int64_t r = 0; r < n; ++r) {
+      for (int64_t j = 0; j < b; ++j) a[r * n + r / b * b + j] = p[0][r * b + j];
+    }
+  } else if (part.kind == SLICEKIT_SKEW) {
+    const double *angle = p[0].data();
+    for (int64_t first = 0; first < n; first += b) {
+      for (int64_t r = 0; r < b; ++r) {
+        for (int64_t j = r + 1; j < b; ++j, ++angle) {
+          a[(first + r) * n + first + j] = *angle;
+          a[(first + j) * n + first + r] = -*angle;
+        }
+      }
+    }
+  } else if (part.kind == SLICEKIT_LOW_RANK) {
+    for (int64_t r = 0; r < n; ++r) {
+      a[r * n + r] = p[0][r];
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t k = 0; k < b; ++k) a[r * n + j] += p[1][r * b + k] * p[2][j * b + k];
+      }
+    }
+  } else {
+    for (int64_t r = 0; r < n; ++r) {
+      for (int64_t j = 0; j < n; ++j) {
+        const double sign = __builtin_parityll(r & j) ? -1 : 1;
+        a[r * n + j] = sign / std::sqrt(double(n)) * p[0][j];
+      }
+    }
+  }
+  return a;
+}
+
+// h + F(A(Δω)) h.
+Array<double> stepped(const slicekit_part &part, const Arrays<double> &parameters,
+                      const double *increment, const Array<double> &h) {
+  Arrays<double> weighed;
+  for (const Array<double> &p : parameters) {
+    const size_t columns = p.size() / CHANNELS;
+    weighed.push_back(Array<double>(columns, 0));
+    for (size_t e = 0; e < p.size(); ++e) weighed.back()[e % columns] += increment[e / columns] * p[e];
+  }
+  const int64_t n = part.dim;
+  const Array<double> a = dense(part, weighed);
+  const Array<double> m = part.exponential ? exponential(n, a) : identity_plus(n, a);
+  Array<double> out(n, 0);
+  for (int64_t x = 0; x < n; ++x) {
+    for (int64_t y = 0; y < n; ++y) out[x] += m[x * n + y] * h[y];
+  }
+  return out;
+}
+
+std::string name_of(const slicekit_part &part) {
+  return "kind " + std::to_string(part.kind) + ", dim " + std::to_string(part.dim) + ", size " +
+         std::to_string(part.size) + (part.exponential ? ", exponential" : "");
+}
+
+// Leaves: increments, state, parameters.
+Arrays<double> leaves_of(const slicekit_part &part, std::mt19937 &source) {
+  const int64_t n = part.dim, b = part.size;
+  Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * CHANNELS, 0.1),
+                           random_numbers(source, BATCH * n, 1)};
+  const int64_t first = part.kind == SLICEKIT_BLOCKS ? n * b
+                        : part.kind == SLICEKIT_SKEW ? n / b * (b * (b - 1) / 2)
+                                                     : n;
+  leaves.push_back(random_numbers(source, CHANNELS * first, 0.1));
+  if (part.kind == SLICEKIT_LOW_RANK) {
+    for (int side = 0; side < 2; ++side) {
+      leaves.push_back(random_numbers(source, CHANNELS * n * b, 0.1));
+    }
+  }
+  return leaves;
+}
+
+Plain plain_panels(const slicekit_part &part) {
+  return [part](const Arrays<double> &leaves) {
+    const Arrays<double> parameters(leaves.begin() + 2, leaves.end());
+    Array<double> states;
+    for (int64_t b = 0; b < BATCH; ++b) {
+      Array<double> h(leaves[1].begin() + b * part.dim, leaves[1].begin() + (b + 1) * part.dim);
+      for (int64_t t = 0; t < LENGTH; ++t) {
+        h = stepped(part, parameters, leaves[0].data() + (b * LENGTH + t) * CHANNELS, h);
+        states.insert(states.end(), h.begin(), h.end());
+      }
+    }
+    return states;
+  };
+}
+
+template <class Real>
+Kernel<Real> panels_kernel(const slicekit_part &part, bool keep) {
+  return [part, keep](const Arrays<Real> &leaves, const Array<Real> &weights) {
+    Found<Real> found{0, unwritten<Real>(weights.size()), like(leaves)};
+    const void *parameters[3] = {};
+    void *in_parameters[3] = {};
+    for (size_t p = 0; p + 2 < leaves.size(); ++p) {
+      parameters[p] = leaves[p + 2].data();
+      in_parameters[p] = found.gradients[p + 2].data();
+    }
+    slicekit_panels q = {};
+    q.real = sizeof(Real);
+    q.batch = BATCH, q.length = LENGTH, q.channels = CHANNELS, q.dim = part.dim, q.columns = 1;
+    q.parts = q.threads = 1;
+    q.part = &part;
+    q.parameters = parameters;
+    q.increments = leaves[0].data(), q.state = leaves[1].data();
+    q.states = found.outputs.data();
+    Array<Real> kept(keep ? slicekit_panels_kept(&q) : 0);
+    q.kept = kept.empty() ? nullptr : kept.data();
+    q.in_states = weights.data();
+    q.in_parameters = in_parameters;
+    q.in_increments = found.gradients[0].data(), q.in_state = found.gradients[1].data();
+    for (int64_t backward = 0; backward < 2; ++backward) {
+      std::vector<char> work(slicekit_panels_workspace(&q, backward));
+      q.workspace = work.data(), q.workspace_bytes = static_cast<int64_t>(work.size());
+      found.status |= backward ? slicekit_panels_backward(&q) : slicekit_panels_forward(&q);
+    }
+    return found;
+  };
+}
+
+// The same states step by step; there are no gradients.
+template <class Real>
+Kernel<Real> step_kernel(const slicekit_part &part) {
+  return [part](const Arrays<Real> &leaves, const Array<Real> &weights) {
+    Found<Real> found{0, unwritten<Real>(weights.size()), {}};
+    slicekit_step_part own = {part.kind, part.dim, part.size, part.exponential, {}};
+    for (size_t p = 0; p + 2 < leaves.size(); ++p) own.parameters[p] = leaves[p + 2].data();
+    const slicekit_step_plan plan = {sizeof(Real), 1, CHANNELS, part.dim, 1, &own, 0};
+    for (int64_t b = 0; b < BATCH; ++b) {
+      const Real *h = leaves[1].data() + b * part.dim;
+      for (int64_t t = 0; t < LENGTH; ++t) {
+        Real *out = found.outputs.data() + (b * LENGTH + t) * part.dim;
+        found.status |= slicekit_step(&plan, leaves[0].data() + (b * LENGTH + t) * CHANNELS, h, out);
+        h = out;
+      }
+    }
+    return found;
+  };
+}
+
+template <class Real>
+void try_panels(Trial &trial, std::mt19937 &source) {
+  const slicekit_part parts[] = {
+      {SLICEKIT_BLOCKS, 19, 1, 0},  {SLICEKIT_BLOCKS, 38, 2, 0},   {SLICEKIT_BLOCKS, 21, 3, 0},
+      {SLICEKIT_BLOCKS, 72, 4, 0},  {SLICEKIT_BLOCKS, 25, 5, 0},   {SLICEKIT_BLOCKS, 24, 8, 0},
+      {SLICEKIT_BLOCKS, 32, 16, 0}, {SLICEKIT_BLOCKS, 37, 37, 0},  {SLICEKIT_BLOCKS, 20, 4, 1},
+      {SLICEKIT_BLOCKS, 20, 5, 1},  {SLICEKIT_SKEW, 24, 4, 1},     {SLICEKIT_LOW_RANK, 37, 3, 0},
+      {SLICEKIT_HADAMARD, 8, 0, 0}, {SLICEKIT_HADAMARD, 64, 0, 0}};
+  for (const slicekit_part &part : parts) {
+    const Arrays<double> leaves = leaves_of(part, source);
+    const Plain plain = plain_panels(part);
+    trial.run<Real>("panels, " + name_of(part), leaves, plain, panels_kernel<Real>(part, false));
+    if (!part.exponential) {
+      trial.run<Real>("kept panels, " + name_of(part), leaves, plain, panels_kernel<Real>(part, true));
+    }
+    trial.run<Real>("step, " + name_of(part), leaves, plain, step_kernel<Real>(part));
+  }
+}
+
+template <class Real>
+void try_exponential(Trial &trial, std::mt19937 &source) {
+  const int64_t count = 21;
+  for (int64_t n : {1, 2, 3, 4, 7, 8, 16, 17}) {
+    const Arrays<double> leaves = {random_numbers(source, count * n * n, 0.5)};
+    trial.run<Real>(
+        "exponential, " + std::to_string(n) + " rows", leaves,
+        [n](const Arrays<double> &x) {
+          Array<double> y;
+          for (int64_t m = 0; m < count; ++m) {
+            const auto from = x[0].begin() + m * n * n;
+            const Array<double> e = exponential(n, Array<double>(from, from + n * n));
+            y.insert(y.end(), e.begin(), e.end());
+          }
+          return y;
+        },
+        [n](const Arrays<Real> &x, const Array<Real> &weights) {
+          Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+          const slicekit_exponential_sizes sizes = {sizeof(Real), count, n, 1};
+          std::vector<char> work(slicekit_exponential_workspace(&sizes));
+          const int64_t bytes = static_cast<int64_t>(work.size());
+          found.status = slicekit_exponential_forward(&sizes, x[0].data(), found.outputs.data(),
+                                                      work.data(), bytes);
+          found.status |= slicekit_exponential_pullback(
+              &sizes, x[0].data(), weights.data(), found.gradients[0].data(), work.data(), bytes);
+          return found;
+        });
+  }
+}
+
+// Leaves: diagonal, blocks, left, right (empty where the kind has none), state.
+template <class Real>
+void try_given(Trial &trial, std::mt19937 &source, int64_t kind, int64_t n, int64_t columns,
+               int64_t block, int64_t rank) {
+  const int64_t steps = BATCH * LENGTH, size = n * columns;
+  const bool diagonal = kind != SLICEKIT_GIVEN_BLOCKS;
+  const Arrays<double> leaves = {random_numbers(source, diagonal ? steps * n : 0, 0.5),
+                                 random_numbers(source, steps * n * block, 0.3),
+                                 random_numbers(source, steps * n * rank, 0.3),
+                                 random_numbers(source, steps * n * rank, 0.3),
+                                 random_numbers(source, BATCH * size, 1)};
+  auto plain = [=](const Arrays<double> &x) {
+    Array<double> states(steps * size, 0);
+    for (int64_t s = 0; s < steps; ++s) {
+      const double *h = s % LENGTH ? states.data() + (s - 1) * size : x[4].data() + s / LENGTH * size;
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t c = 0; c < columns; ++c) {
+          double total = diagonal ? x[0][s * n + i] * h[i * columns + c] : 0;
+          for (int64_t j = 0; j < block; ++j) {
+            total += x[1][(s * n + i) * block + j] * h[(i / block * block + j) * columns + c];
+          }
+          for (int64_t k = 0; k < rank; ++k) {
+            for (int64_t j = 0; j < n; ++j) {
+              total += x[2][(s * n + i) * rank + k] * x[3][(s * n + j) * rank + k] * h[j * columns + c];
+            }
+          }
+          states[s * size + i * columns + c] = total;
+        }
+      }
+    }
+    return states;
+  };
+  auto kernel = [=](const Arrays<Real> &x, const Array<Real> &weights) {
+    Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+    Array<Real> last(BATCH * size), in_last(BATCH * size, 0);
+    slicekit_given q = {};
+    q.kind = kind, q.real = sizeof(Real);
+    q.batch = BATCH, q.length = LENGTH, q.dim = n, q.columns = columns;
+    q.block = block, q.rank = rank, q.threads = 1;
+    q.diagonal = x[0].data(), q.blocks = x[1].data(), q.left = x[2].data(), q.right = x[3].data();
+    q.state = x[4].data(), q.outputs = found.outputs.data(), q.last = last.data();
+    q.in_outputs = weights.data(), q.in_last = in_last.data();
+    q.in_diagonal = found.gradients[0].data(), q.in_blocks = found.gradients[1].data();
+    q.in_left = found.gradients[2].data(), q.in_right = found.gradients[3].data();
+    q.in_state = found.gradients[4].data();
+    std::vector<char> work(slicekit_given_forward_work(&q) + slicekit_given_backward_work(&q));
+    q.work = work.data(), q.work_bytes = static_cast<int64_t>(work.size());
+    found.status = slicekit_given_forward(&q) | slicekit_given_backward(&q);
+    return found;
+  };
+  trial.run<Real>("given, kind " + std::to_string(kind) + ", columns " + std::to_string(columns), leaves,
+                  plain, kernel);
+}
+
+template <class Real>
+void try_given_kinds(Trial &trial, std::mt19937 &source) {
+  for (int64_t columns : {1, 3, 37}) {
+    try_given<Real>(trial, source, SLICEKIT_GIVEN_DIAGONAL, 19, columns, 0, 0);
+    for (int64_t block : {2, 4, 9}) {
+      try_given<Real>(trial, source, SLICEKIT_GIVEN_BLOCKS, 36, columns, block, 0);
+    }
+    for (int64_t rank : {1, 4, 9}) {
+      try_given<Real>(trial, source, SLICEKIT_GIVEN_LOW_RANK, 19, columns, 0, rank);
+    }
+  }
+}
+
+// What sparse and shared factors have in common. Leaves: increments, state, then their own.
+template <class Real, class Problem>
+Problem scan_of(const Arrays<Real> &x, const Array<Real> &weights, Found<Real> &found, int64_t n,
+                Array<Real> &last, const Array<Real> &in_last) {
+  Problem q = {};
+  q.real = sizeof(Real);
+  q.batch = BATCH, q.length = LENGTH, q.channels = CHANNELS, q.dim = n, q.columns = 1, q.threads = 1;
+  q.increments = x[0].data(), q.state = x[1].data(), q.states = found.outputs.data();
+  q.last = last.data(), q.in_states = weights.data(), q.in_last = in_last.data();
+  q.in_increments = found.gradients[0].data(), q.in_state = found.gradients[1].data();
+  return q;
+}
+
+template <class Problem>
+int64_t both_passes(Problem &q, int64_t (*workspace)(const Problem *, int64_t),
+                    int64_t (*forward)(const Problem *), int64_t (*backward)(const Problem *)) {
+  int64_t status = 0;
+  for (int64_t back = 0; back < 2; ++back) {
+    std::vector<char> work(workspace(&q, back));
+    q.workspace = work.data(), q.workspace_bytes = static_cast<int64_t>(work.size());
+    status |= back ? backward(&q) : forward(&q);
+  }
+  return status;
+}
+
+// Steps through matrices that are linear in the increments: entry(channel, row, column).
+template <class Entry>
+Array<double> plain_linear(const Arrays<double> &x, int64_t batch, int64_t n, const Entry &entry) {
+  Array<double> states;
+  for (int64_t b = 0; b < batch; ++b) {
+    Array<double> h(x[1].begin() + b * n, x[1].begin() + (b + 1) * n);
+    for (int64_t t = 0; t < LENGTH; ++t) {
+      Array<double> out = h;
+      for (int64_t i = 0; i < CHANNELS; ++i) {
+        const double increment = x[0][(b * LENGTH + t) * CHANNELS + i];
+        for (int64_t r = 0; r < n; ++r) {
+          for (int64_t c = 0; c < n; ++c) out[r] += increment * entry(i, r, c) * h[c];
+        }
+      }
+      h = out;
+      states.insert(states.end(), h.begin(), h.end());
+    }
+  }
+  return states;
+}
+
+template <class Real>
+void try_sparse(Trial &trial, std::mt19937 &source) {
+  const int64_t n = 19;
+  std::vector<int64_t> places, number(CHANNELS * n * n, -1);
+  for (int64_t e = 0; e < CHANNELS * n * n; ++e) {
+    if (source() % 5) continue;
+    number[e] = static_cast<int64_t>(places.size());
+    places.push_back(e);
+  }
+  const Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * CHANNELS, 0.1),
+                                 random_numbers(source, BATCH * n, 1),
+                                 random_numbers(source, places.size(), 0.1)};
+  trial.run<Real>(
+      "sparse", leaves,
+      [=](const Arrays<double> &x) {
+        return plain_linear(x, BATCH, n, [&](int64_t i, int64_t r, int64_t c) {
+          const int64_t at = number[(i * n + r) * n + c];
+          return at < 0 ? 0.0 : x[2][at];
+        });
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        Array<Real> last(BATCH * n), in_last(BATCH * n, 0);
+        auto q = scan_of<Real, slicekit_sparse>(x, weights, found, n, last, in_last);
+        q.kept = static_cast<int64_t>(places.size()), q.places = places.data();
+        q.values = x[2].data(), q.in_values = found.gradients[2].data();
+        found.status = both_passes(q, slicekit_sparse_workspace, slicekit_sparse_forward,
+                                   slicekit_sparse_backward);
+        return found;
+      });
+}
+
+template <class Real>
+void try_shared_factors(Trial &trial, std::mt19937 &source) {
+  const int64_t n = 37, rank = 3;
+  const Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * CHANNELS, 0.1),
+                                 random_numbers(source, BATCH * n, 1),
+                                 random_numbers(source, CHANNELS * n, 0.1),
+                                 random_numbers(source, CHANNELS * n * rank, 0.1),
+                                 random_numbers(source, CHANNELS * n * rank, 0.1)};
+  trial.run<Real>(
+      "shared factors", leaves,
+      [=](const Arrays<double> &x) {
+        return plain_linear(x, BATCH, n, [&](int64_t i, int64_t r, int64_t c) {
+          double entry = r == c ? x[2][i * n + r] : 0;
+          for (int64_t k = 0; k < rank; ++k) {
+            entry += x[3][(i * n + r) * rank + k] * x[4][(i * n + c) * rank + k];
+          }
+          return entry;
+        });
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        Array<Real> last(BATCH * n), in_last(BATCH * n, 0);
+        auto q = scan_of<Real, slicekit_shared_factors>(x, weights, found, n, last, in_last);
+        q.rank = rank;
+        q.diagonal = x[2].data(), q.left = x[3].data(), q.right = x[4].data();
+        q.in_diagonal = found.gradients[2].data(), q.in_left = found.gradients[3].data();
+        q.in_right = found.gradients[4].data();
+        found.status = both_passes(q, slicekit_shared_factors_workspace,
+                                   slicekit_shared_factors_forward, slicekit_shared_factors_backward);
+        return found;
+      });
+}
+
+// Leaves: steps, rates, inputs, left, readout, state.
+template <class Real>
+void try_selective(Trial &trial, std::mt19937 &source) {
+  const int64_t channels = 21, dim = 5, length = 70, rows = BATCH * length;
+  const Arrays<double> leaves = {
+      random_numbers(source, rows * channels, 0.1), random_numbers(source, channels * dim, 0.5),
+      random_numbers(source, rows * channels, 1),   random_numbers(source, rows * dim, 1),
+      random_numbers(source, rows * dim, 1),        random_numbers(source, BATCH * channels * dim, 1)};
+  trial.run<Real>(
+      "selective", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> outputs(rows * channels, 0), h = x[5];
+        for (int64_t s = 0; s < rows; ++s) {
+          for (int64_t c = 0; c < channels; ++c) {
+            const double step = x[0][s * channels + c], driven = step * x[2][s * channels + c];
+            for (int64_t k = 0; k < dim; ++k) {
+              double &state = h[(s / length * channels + c) * dim + k];
+              state = std::exp(step * x[1][c * dim + k]) * state + driven * x[3][s * dim + k];
+              outputs[s * channels + c] += x[4][s * dim + k] * state;
+            }
+          }
+        }
+        return outputs;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        const int64_t chunks = (length + SLICEKIT_SELECTIVE_CHUNK - 1) / SLICEKIT_SELECTIVE_CHUNK;
+        const int64_t lanes = 64 / sizeof(Real), padded = (channels + lanes - 1) / lanes * lanes;
+        Array<Real> last(BATCH * channels * dim), in_last(last.size(), 0);
+        Array<Real> starts = unwritten<Real>(BATCH * chunks * dim * padded);
+        slicekit_selective q = {};
+        q.real = sizeof(Real);
+        q.batch = BATCH, q.length = length, q.channels = channels, q.dim = dim, q.threads = 1;
+        q.steps = x[0].data(), q.rates = x[1].data(), q.inputs = x[2].data(), q.left = x[3].data();
+        q.readout = x[4].data(), q.state = x[5].data(), q.outputs = found.outputs.data();
+        q.last = last.data(), q.starts = starts.data();
+        q.in_outputs = weights.data(), q.in_last = in_last.data();
+        void **gradients[] = {&q.in_steps, &q.in_rates, &q.in_inputs, &q.in_left, &q.in_readout,
+                              &q.in_state};
+        for (int n = 0; n < 6; ++n) *gradients[n] = found.gradients[n].data();
+        std::vector<char> work(slicekit_selective_forward_work(&q) +
+                               slicekit_selective_backward_work(&q));
+        q.work = work.data(), q.work_bytes = static_cast<int64_t>(work.size());
+        found.status = slicekit_selective_forward(&q) | slicekit_selective_backward(&q);
+        return found;
+      });
+}
+
+// Leaves: x, window, weight, bias.
+template <class Real>
+void try_short_convolution(Trial &trial, std::mt19937 &source) {
+  const int64_t channels = 21, size = 4, before = size - 1;
+  const Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * channels, 1),
+                                 random_numbers(source, BATCH * before * channels, 1),
+                                 random_numbers(source, channels * size, 1),
+                                 random_numbers(source, channels, 1)};
+  trial.run<Real>(
+      "short convolution", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> outputs;
+        for (int64_t b = 0; b < BATCH; ++b) {
+          for (int64_t t = 0; t < LENGTH; ++t) {
+            for (int64_t c = 0; c < channels; ++c) {
+              double z = x[3][c];
+              for (int64_t j = 0; j < size; ++j) {
+                const int64_t at = t - size + 1 + j;
+                z += x[2][c * size + j] * (at < 0 ? x[1][(b * before + before + at) * channels + c]
+                                                  : x[0][(b * LENGTH + at) * channels + c]);
+              }
+              outputs.push_back(z / (1 + std::exp(-z)));
+            }
+          }
+        }
+        return outputs;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        slicekit_short_convolution q = {};
+        q.real = sizeof(Real);
+        q.batch = BATCH, q.length = LENGTH, q.channels = channels, q.size = size;
+        q.activation = q.threads = 1;
+        q.x = x[0].data(), q.window = x[1].data(), q.weight = x[2].data(), q.bias = x[3].data();
+        q.outputs = found.outputs.data(), q.in_outputs = weights.data();
+        q.in_x = found.gradients[0].data(), q.in_window = found.gradients[1].data();
+        q.in_weight = found.gradients[2].data(), q.in_bias = found.gradients[3].data();
+        std::vector<char> work(slicekit_short_convolution_work(&q));
+        q.work = work.data(), q.work_bytes = static_cast<int64_t>(work.size());
+        found.status = slicekit_short_convolution_forward(&q) | slicekit_short_convolution_backward(&q);
+        return found;
+      });
+}
+
+// Depth 2: the increment of the window, and the area that each pair of channels encloses.
+template <class Real>
+void try_log_signatures(Trial &trial, std::mt19937 &source) {
+  const int64_t d = 5, areas = d * (d - 1) / 2, size = d + areas;
+  std::vector<int64_t> places, split_starts = {0}, splits, prefixes, starts = {0}, columns;
+  std::vector<double> values(size, 1);
+  for (int64_t i = 0; i < d; ++i) {
+    places.push_back(1 + i);
+    split_starts.push_back(0);
+    if (i + 1 < d) prefixes.insert(prefixes.end(), {0, i, i + 1});
+  }
+  for (int64_t i = 0; i < d; ++i) {
+    for (int64_t j = i + 1; j < d; ++j) {
+      places.push_back(1 + d + static_cast<int64_t>(splits.size()) / 2);
+      splits.insert(splits.end(), {1 + i, 1 + j});
+      split_starts.push_back(static_cast<int64_t>(splits.size()) / 2);
+    }
+  }
+  for (int64_t e = 0; e < size; ++e) {
+    columns.push_back(e);
+    starts.push_back(e + 1);
+  }
+  const Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * d, 1)};
+  trial.run<Real>(
+      "log-signatures", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> found;
+        for (int64_t b = 0; b < BATCH; ++b) {
+          Array<double> path(d, 0), area(areas, 0);
+          for (int64_t t = 0; t < LENGTH; ++t) {
+            const double *step = x[0].data() + (b * LENGTH + t) * d;
+            for (int64_t i = 0, e = 0; i < d; ++i) {
+              for (int64_t j = i + 1; j < d; ++j) {
+                area[e++] += (path[i] * step[j] - path[j] * step[i]) / 2;
+              }
+            }
+            for (int64_t i = 0; i < d; ++i) path[i] += step[i];
+          }
+          found.insert(found.end(), path.begin(), path.end());
+          found.insert(found.end(), area.begin(), area.end());
+        }
+        return found;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        const slicekit_log_signatures_sizes sizes = {
+            sizeof(Real), BATCH, LENGTH, d, 2, 1, LENGTH, size, areas, d - 1, areas, size, 1};
+        const slicekit_log_signatures_tables tables = {
+            places.data(), split_starts.data(), splits.data(), prefixes.data(),
+            starts.data(), columns.data(),      values.data()};
+        std::vector<char> work(slicekit_log_signatures_workspace(&sizes));
+        const int64_t bytes = static_cast<int64_t>(work.size());
+        found.status = slicekit_log_signatures_forward(&sizes, &tables, nullptr, x[0].data(),
+                                                       found.outputs.data(), work.data(), bytes);
+        found.status |= slicekit_log_signatures_pullback(&sizes, &tables, nullptr, x[0].data(),
+                                                         weights.data(), found.gradients[0].data(),
+                                                         work.data(), bytes);
+        return found;
+      });
+}
+
+template <class Real>
+void try_all(Trial &trial) {
+  std::mt19937 source(1);
+  try_panels<Real>(trial, source);
+  try_exponential<Real>(trial, source);
+  try_given_kinds<Real>(trial, source);
+  try_sparse<Real>(trial, source);
+  try_shared_factors<Real>(trial, source);
+  try_selective<Real>(trial, source);
+  try_short_convolution<Real>(trial, source);
+  try_log_signatures<Real>(trial, source);
+}
+
+}  // namespace
+
+int main() {
+  int failures = 0;
+  for (const char *isa : {"baseline", "avx2", "avx512", "neon"}) {
+    if (slicekit_use_isa(isa) != SLICEKIT_OK) continue;
+    Trial trial;
+    try_all<float>(trial);
+    try_all<double>(trial);
+    std::printf("%s: %d checks, %d failed\n", isa, trial.count(), trial.failures());
+    failures += trial.failures();
+  }
+  return failures < 100 ? failures : 100;
+}
