@@ -46,7 +46,8 @@ typedef struct slicekit_given {
   void *outputs; /* the states h_{t+1} (batch, length, dim, columns), which the backward pass needs;
                     with a readout q_t^T h_{t+1} (batch, length, columns), which it does not */
   void *last;    /* (batch, dim, columns), the last state; not read */
-  void *factors; /* with rescale (batch, length, columns): what was divided by before each step */
+  void *factors; /* with rescale (batch, windows, dim, columns): what was divided by at the beginning
+                    of each window; windows = ceil(length / rescale) */
   void *starts;  /* with a readout (chunks, batch, dim, columns): the states before each chunk */
 
   /* Gradients: what the backward pass is given, and what it writes. */
@@ -67,11 +68,13 @@ SLICEKIT_API int64_t slicekit_given_chunk(int64_t real, int64_t complex, int64_t
 SLICEKIT_API int64_t slicekit_given_forward_work(const slicekit_given *task);
 SLICEKIT_API int64_t slicekit_given_backward_work(const slicekit_given *task);
 
-/* Run all steps. With rescale r, which goes with neither inputs nor a readout, each column is
- * divided by its largest modulus (by 1 if that is 0) before the steps r, 2r, 3r, ... */
+/* Run all steps. With rescale r, which goes with neither inputs nor a readout, each column of each
+ * group of rows that mix (a row, a block, or with low rank all of them) is divided by the power of
+ * two below its largest modulus (by 1 if that is 0) before the steps r, 2r, 3r, ... */
 SLICEKIT_API int64_t slicekit_given_forward(const slicekit_given *task);
 
-/* The gradients of all that the forward pass was given; factors count as constants. */
+/* The gradients of all that the forward pass was given; factors count as constants. With rescale,
+ * tiny gradients of states (below 2^-90, or 2^-900 in double precision) count as zero. */
 SLICEKIT_API int64_t slicekit_given_backward(const slicekit_given *task);
 
 #ifdef __cplusplus

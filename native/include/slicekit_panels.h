@@ -37,7 +37,7 @@ typedef struct {
   int64_t batch, length, channels, dim, columns;
   int64_t vocabulary; /* rows of the table of increments; 0: one increment for each position */
   int64_t parts;
-  int64_t rescale;    /* steps between two divisions of the state by its size; 0: none */
+  int64_t rescale;    /* steps between two divisions of the state; 0: none */
   int64_t restore;    /* steps after which SKEW blocks get their norms back; 0: never */
   int64_t threads;
 
@@ -48,7 +48,9 @@ typedef struct {
   const void *state;             /* (batch, dim, columns) */
   const void *inputs;            /* (batch, length, dim, columns) or null */
   void *states;                  /* (batch, length, dim, columns) */
-  void *factors;                 /* (batch, length, columns), with rescale */
+  void *factors;                 /* (batch, ceil(length / rescale), dim, columns), with rescale: what
+                                    rows are divided by, the power of two below the largest modulus
+                                    of the block or part; ones at the beginning are not written */
   void *kept;                    /* slicekit_panels_kept() numbers, or null: make again */
 
   /* For the backward pass, which reads `states`, `factors` and `kept`. */

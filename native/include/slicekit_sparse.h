@@ -12,7 +12,8 @@ extern "C" {
 typedef struct {
   int64_t real; /* bytes of a number: 4 or 8 */
   int64_t batch, length, channels, dim, columns;
-  int64_t rescale; /* steps between two divisions of the state by its size; 0: none */
+  int64_t rescale; /* steps between two divisions of the state by the power of two below its size;
+                      0: none */
   int64_t threads;
 
   const void *increments; /* (batch, length, channels) */
@@ -20,7 +21,7 @@ typedef struct {
   const void *inputs;     /* (batch, length, dim, columns) or null; not with rescale */
   void *states;           /* (batch, length, dim, columns) */
   void *last;             /* (batch, dim, columns) */
-  void *factors;          /* (batch, length, columns), with rescale */
+  void *factors;          /* (batch, ceil(length / rescale), columns), with rescale */
 
   /* For the backward pass, which reads `states` and `factors`. */
   const void *in_states; /* (batch, length, dim, columns) */

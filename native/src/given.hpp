@@ -55,7 +55,10 @@ struct Recurrence {
   // Numbers in a state with all its columns.
   int64_t size() const { return dim * row; }
 
-  bool divides(int64_t t) const { return rescale && t && t % rescale == 0; }
+  bool divides(int64_t t) const { return divides_before(t, rescale); }
+
+  // What the state is divided by before step t, laid out as a state.
+  Real *factors_at(int64_t t) const { return factors + t / rescale * size(); }
 
   Input<Number> input_at(int64_t t) const {
     Input<Number> u{input, input_left, input_right};
@@ -117,7 +120,8 @@ Recurrence<Number> Recurrence<Number>::slice(int64_t sequence, int64_t first, in
   advance(steps * dim * block, part.blocks, part.in_blocks);
   advance(steps * dim * rank, part.left, part.right, part.in_left, part.in_right);
   advance(steps * size() + first, part.input, part.in_input);
-  advance(steps * row + first, part.input_right, part.in_input_right, part.factors);
+  advance(steps * row + first, part.input_right, part.in_input_right);
+  if (rescale) advance(sequence * windows_of(length, rescale) * size() + first, part.factors);
   advance(steps * (readout ? row : size()) + first, part.outputs, part.in_outputs);
   advance(sequence * size() + first, part.state, part.last, part.starts);
   advance(sequence * size() + first, part.in_last, part.in_state);

@@ -4,7 +4,8 @@
 //   step: after = M_t before + u_t.
 //   pull: earlier = M_t^* cotangent + own, and the gradients of M_t, from the cotangent of
 //     M_t before.
-// and says whether both may work in place. Spare holds two panels (rank, columns).
+// and says whether both may work in place, and how many rows of the state mix with each other
+// (group). Spare holds two panels (rank, columns).
 #pragma once
 
 #include "given_vector.hpp"
@@ -20,6 +21,11 @@ struct Spare {
 
 struct Diagonal {
   static constexpr bool IN_PLACE = true;
+
+  template <class Number>
+  static int64_t group(const Recurrence<Number> &) {
+    return 1;
+  }
 
   template <class Number, class State>
   static void step(const Recurrence<Number> &r, State state, int64_t t, const Number *before,
@@ -42,6 +48,11 @@ struct Diagonal {
 struct Blocks {
   static constexpr bool IN_PLACE = false;
 
+  template <class Number>
+  static int64_t group(const Recurrence<Number> &r) {
+    return r.block;
+  }
+
   template <class Number, class State>
   static void step(const Recurrence<Number> &r, State state, int64_t t, const Number *before,
                    Number *after, Spare<Number>) {
@@ -61,6 +72,11 @@ struct Blocks {
 
 struct LowRank {
   static constexpr bool IN_PLACE = true;
+
+  template <class Number>
+  static int64_t group(const Recurrence<Number> &r) {
+    return r.dim;
+  }
 
   template <class Number, class State>
   static void step(const Recurrence<Number> &r, State state, int64_t t, const Number *before,

@@ -117,11 +117,11 @@ struct MatrixState {
     });
   }
 
-  // Each column by its own factor.
+  // Each number by its own factor.
   void divide(int64_t rows, const Number *from, const RealOf<Number> *factors, Number *to) const {
     each(rows, [&](auto zero, int64_t i, int64_t c) {
       using L = Lanes<decltype(zero)>;
-      L::store(to + i * row + c, L::load(from + i * row + c) / L::load_real(factors + c));
+      L::store(to + i * row + c, L::load(from + i * row + c) / L::load_real(factors + i * row + c));
     });
   }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lanes.hpp"
+#include "scales.hpp"
 
 #define SLICEKIT_INLINE_LAMBDA __attribute__((always_inline))
 
@@ -58,6 +59,14 @@ SLICEKIT_INLINE Real modulus(Complex<Real> x) {
   const Real a = modulus(x.re), b = modulus(x.im);
   const Real large = most(a, b), ratio = large > 0 ? least(a, b) / large : Real(0);
   return large * Real(__builtin_sqrt(1 + double(ratio) * double(ratio)));
+}
+
+using SLICEKIT_ISA::without_tiny;
+
+// As of a real number, part by part.
+template <class Real>
+SLICEKIT_INLINE Complex<Real> without_tiny(Complex<Real> x) {
+  return {without_tiny(x.re), without_tiny(x.im)};
 }
 
 template <class Number>

@@ -27,18 +27,25 @@ struct Panels {
   }
 };
 
-// The largest modulus of each column, which a NaN is too; one where it is zero.
+// The powers of two below the largest moduli of `group` rows each, for each column.
 template <class Number>
-void largest(const Recurrence<Number> &r, const Number *state, RealOf<Number> *factors) {
+void powers(const Recurrence<Number> &r, int64_t group, const Number *state,
+            RealOf<Number> *factors) {
   using Real = RealOf<Number>;
-  for (int64_t c = 0; c < r.columns; ++c) factors[c] = 0;
-  for (int64_t i = 0; i < r.dim; ++i) {
-    for (int64_t c = 0; c < r.columns; ++c) {
-      const Real size = modulus(state[i * r.row + c]);
-      factors[c] = size > factors[c] || size != size ? size : factors[c];
+  for (int64_t first = 0; first < r.dim; first += group) {
+    Real *found = factors + first * r.row;
+    for (int64_t c = 0; c < r.columns; ++c) found[c] = modulus(state[first * r.row + c]);
+    for (int64_t i = first + 1; i < first + group; ++i) {
+      for (int64_t c = 0; c < r.columns; ++c) {
+        const Real size = modulus(state[i * r.row + c]);
+        found[c] = size > found[c] || size != size ? size : found[c];
+      }
+    }
+    for (int64_t c = 0; c < r.columns; ++c) found[c] = power_of_two(found[c]);
+    for (int64_t i = 1; i < group; ++i) {
+      for (int64_t c = 0; c < r.columns; ++c) found[i * r.row + c] = found[c];
     }
   }
-  for (int64_t c = 0; c < r.columns; ++c) factors[c] = factors[c] == 0 ? Real(1) : factors[c];
 }
 
 template <class Kind, class Number, class State>
@@ -73,7 +80,8 @@ struct Passes {
       Kind::pull(r, state, t, before(t), cotangent, own, earlier, panels.spare);
       cotangent = earlier;
       if (divides) {
-        state.divide(r.dim, cotangent, r.factors + t * r.row, cotangent);
+        state.divide(r.dim, cotangent, r.factors_at(t), cotangent);
+        clear_tiny(cotangent);
         state.add(r.dim, r.own_at(t - 1), cotangent);
       }
     }
@@ -89,14 +97,25 @@ struct Passes {
   }
 
   const Number *rescaled(int64_t t, const Number *before) const {
-    RealOf<Number> *factors = r.factors + t * r.row;
+    RealOf<Number> *factors = r.factors_at(t);
     if (r.divides(t)) {
-      largest(r, before, factors);
+      powers(r, Kind::group(r), before, factors);
       state.divide(r.dim, before, factors, panels.divided);
       return panels.divided;
     }
-    for (int64_t c = 0; c < r.columns; ++c) factors[c] = 1;
+    if (t) return before;
+    for (int64_t i = 0; i < r.dim; ++i) {
+      for (int64_t c = 0; c < r.columns; ++c) factors[i * r.row + c] = 1;
+    }
     return before;
+  }
+
+  void clear_tiny(Number *cotangent) const {
+    for (int64_t i = 0; i < r.dim; ++i) {
+      for (int64_t c = 0; c < r.columns; ++c) {
+        cotangent[i * r.row + c] = without_tiny(cotangent[i * r.row + c]);
+      }
+    }
   }
 
   void read_out(int64_t t, const Number *after) const {
@@ -121,7 +140,7 @@ struct Passes {
     }
     const Number *stored = t ? r.outputs + (t - 1) * r.size() : r.state;
     if (!r.divides(t)) return stored;
-    state.divide(r.dim, stored, r.factors + t * r.row, panels.divided);
+    state.divide(r.dim, stored, r.factors_at(t), panels.divided);
     return panels.divided;
   }
 

@@ -107,7 +107,7 @@ struct VectorState {
   void divide(int64_t rows, const Number *from, const RealOf<Number> *factors, Number *to) const {
     for_packs<Number>(rows, [&](auto zero, int64_t i) {
       using L = Lanes<decltype(zero)>;
-      L::store(to + i, L::load(from + i) / L::broadcast_real(factors[0]));
+      L::store(to + i, L::load(from + i) / L::load_real(factors + i));
     });
   }
 

@@ -19,6 +19,7 @@ struct Scratch {
   Real *state;        // a padded state
   Real *moved;        // another
   Real *carry;        // padded gradients, one for each column
+  Real *factors;      // what a padded state is divided by
   Real *extra;        // for the Walsh-Hadamard transform
 };
 
@@ -85,6 +86,7 @@ struct Pass {
     scratch.state = workspace.take<Real>(padded);
     scratch.moved = workspace.take<Real>(padded);
     scratch.carry = workspace.take<Real>(backward ? padded * q.columns : 0);
+    scratch.factors = workspace.take<Real>(q.rescale ? padded : 0);
     scratch.extra = workspace.take<Real>(backward ? padded : 0);
     return scratch;
   }

@@ -53,7 +53,7 @@ inline int64_t lane_groups(const slicekit_panels &q) {
 }
 
 inline bool may_split(const slicekit_panels &q) {
-  if (q.rescale || q.vocabulary || q.kept) return false;
+  if (q.vocabulary || q.kept) return false;
   for (int64_t p = 0; p < q.parts; ++p) {
     if (q.part[p].kind != SLICEKIT_BLOCKS && q.part[p].kind != SLICEKIT_SKEW) return false;
   }

@@ -24,9 +24,12 @@ struct Sequence {
              : static_cast<const Real *>(q.state) + b * numbers();
   }
   Real *after(int64_t t) const { return static_cast<Real *>(q.states) + row(t) * numbers(); }
-  bool divides(int64_t t) const { return q.rescale && t > 0 && t % q.rescale == 0; }
-  Real *factor(int64_t t) const {
-    return static_cast<Real *>(q.factors) + row(t) * q.columns + column;
+  bool divides(int64_t t) const { return divides_before(t, q.rescale); }
+
+  // What the state is divided by before step t, as (dim, columns).
+  Real *factors(int64_t t) const {
+    const int64_t window = b * windows_of(q.length, q.rescale) + t / q.rescale;
+    return static_cast<Real *>(q.factors) + window * numbers();
   }
 
   // The padded state before step t, before any division: where it stands, or read into `to`.
@@ -40,8 +43,15 @@ struct Sequence {
     for (int64_t i = 0; i < layout.padded; ++i) padded[i] = 0;
   }
 
-  void scale(const Real *from, Real by, Real *to) const {
-    for (int64_t i = 0; i < layout.padded; ++i) to[i] = from[i] / by;
+  void divide(const Real *from, Real *to) const {
+    for (int64_t i = 0; i < layout.padded; ++i) to[i] = from[i] / scratch.factors[i];
+  }
+
+  // Also of a gradient, in which tiny numbers count as zero.
+  void divide_gradient(Real *padded) const {
+    for (int64_t i = 0; i < layout.padded; ++i) {
+      padded[i] = without_tiny(padded[i] / scratch.factors[i]);
+    }
   }
 
   void add_input(int64_t t, Real *padded) const {
@@ -59,10 +69,11 @@ struct Sequence {
     if (rotates && first == 0) rotated_norms(layout, h, norms);
     for (int64_t t = first; t < first + count; ++t) {
       if (divides(t)) {
-        const Real size = *factor(t) = size_of(h, layout.padded);
-        scale(h, size, now);
+        powers_of_groups(layout, h, scratch.factors);
+        view().write(scratch.factors, factors(t));
+        divide(h, now);
         h = now;
-        if (rotates) divide_norms(layout, size, norms);
+        if (rotates) divide_norms(layout, scratch.factors, norms);
       }
       Real *out = layout.direct ? after(t) + layout.state_at : next;
       step(layout, transition(t), panel, h, out);
@@ -84,13 +95,13 @@ struct Sequence {
     Real *carry = scratch.carry + column * layout.padded, *next = scratch.moved;
     clear(scratch.state);
     clear(next);
+    for (int64_t i = 0; q.rescale && i < layout.padded; ++i) scratch.factors[i] = 1;
     if (first + count == q.length) start(carry);
     for (int64_t t = first + count - 1; t >= first; --t) {
       const Real *h = padded_before(t, scratch.state);
-      Real size = 1;
       if (divides(t)) {
-        size = *factor(t);
-        scale(h, size, scratch.state);
+        view().read(factors(t), scratch.factors);
+        divide(h, scratch.state);
         h = scratch.state;
       }
       if (q.in_inputs) {
@@ -104,7 +115,7 @@ struct Sequence {
       adjoint_step<ADD>(layout, transition(t), panel, in_transition(t), in_panel, carry, h, next,
                         scratch.extra);
       if (divides(t)) {
-        scale(next, size, next);
+        divide_gradient(next);
         view().add(in_states(t - 1), next);
       }
       Real *spare = carry;

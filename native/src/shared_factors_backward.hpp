@@ -114,7 +114,7 @@ class Backward {
  private:
   static constexpr int L = LANES<Real>;
 
-  bool divided(int64_t t) const { return n_.rescale && t > 0 && t % n_.rescale == 0; }
+  bool divided(int64_t t) const { return divides_before(t, n_.rescale); }
 
   // States before each step, and V^T h of all of them.
   void prepare(const BackwardPanels<Real> &panels, const Team<Real> &team, const Window &window) {
@@ -151,7 +151,9 @@ class Backward {
                       carry_);
     panels_times_panels<Real>(rows, size_.inner_panels, outer, panel, panels.right_transposed,
                               size_.dim_panels, carry_, size_.row, true);
-    if (divided(step)) team.divide(carry_, static_cast<Real *>(n_.factors), step);
+    if (!divided(step)) return;
+    team.divide(carry_, static_cast<Real *>(n_.factors), step);
+    for (int64_t k = 0; k < rows * size_.row; ++k) carry_[k] = without_tiny(carry_[k]);
   }
 
   // in_weights = Σ_columns inner * outer; then both are multiplied by the weights.

@@ -93,7 +93,8 @@ class Team {
 
   Real &factor(Real *factors, int64_t row, int64_t step) const {
     const int64_t sequence = first_ + row / n_.columns;
-    return factors[(sequence * n_.length + step) * n_.columns + row % n_.columns];
+    const int64_t window = sequence * windows_of(n_.length, n_.rescale) + step / n_.rescale;
+    return factors[window * n_.columns + row % n_.columns];
   }
 
   // Divides each row by its factor of a step.

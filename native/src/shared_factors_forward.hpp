@@ -56,7 +56,7 @@ class Forward {
   void step(const ForwardPanels<Real> &panels, const Team<Real> &team, const Window &window,
             int64_t t) {
     const int64_t rows = team.rows(), panel = rows * LANES<Real>;
-    if (n_.rescale) divide(team, window.start + t);
+    if (n_.rescale && (window.start + t) % n_.rescale == 0) divide(team, window.start + t);
     times_panels<Real>(rows, n_.dim, state_, size_.row, 1, panels.right, size_.inner_panels, inner_,
                        LANES<Real>, panel, false);
     weigh(chunk_.weights + t * window.sequences * size_.padded_inner, rows);
@@ -83,19 +83,19 @@ class Forward {
     }
   }
 
-  // Divides each row by its largest modulus, if it is time, and notes the factors.
+  // Divides each row by the power of two below its largest modulus, but at the very beginning, and
+  // notes the factors.
   void divide(const Team<Real> &team, int64_t t) {
-    const bool now = t > 0 && t % n_.rescale == 0;
     Real *factors = static_cast<Real *>(n_.factors);
     for (int64_t row = 0; row < team.rows(); ++row) {
       Real largest = 0;
-      for (int64_t d = 0; now && d < n_.dim; ++d) {
+      for (int64_t d = 0; t > 0 && d < n_.dim; ++d) {
         const Real x = state_[row * size_.row + d];
         largest = most(largest, x < 0 ? -x : x);
       }
-      team.factor(factors, row, t) = largest == 0 ? Real(1) : largest;
+      team.factor(factors, row, t) = power_of_two(largest);
     }
-    if (now) team.divide(state_, factors, t);
+    team.divide(state_, factors, t);
   }
 
   const Problem &n_;

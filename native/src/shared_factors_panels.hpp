@@ -3,6 +3,7 @@
 #pragma once
 
 #include "product.hpp"
+#include "scales.hpp"
 #include "simd.hpp"
 #include "slicekit_shared_factors.h"
 #include "workspace.hpp"

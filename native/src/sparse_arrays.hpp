@@ -1,7 +1,7 @@
 // The arrays of a sparse problem with their type; slicekit_sparse.h says what they are.
 #pragma once
 
-#include "simd.hpp"
+#include "scales.hpp"
 #include "slicekit_sparse.h"
 
 namespace slicekit {
@@ -25,6 +25,12 @@ struct Arrays {
         in_increments(static_cast<Real *>(problem.in_increments)),
         in_state(static_cast<Real *>(problem.in_state)),
         in_inputs(static_cast<Real *>(problem.in_inputs)) {}
+
+  // What a state is divided by before step t, the first of its window.
+  Real &factor(const slicekit_sparse &n, int64_t sequence, int64_t t, int64_t column) const {
+    const int64_t window = sequence * windows_of(n.length, n.rescale) + t / n.rescale;
+    return factors[window * n.columns + column];
+  }
 
   const Real *values;
   const int64_t *places;

@@ -115,9 +115,7 @@ class NarrowForward {
         matrices_.make(lists, increments.over_steps(arrays.increments, sequence, t, 0),
                        least<int64_t>(ROW<Real>, n_.length - t));
       }
-      if (n_.rescale) {
-        arrays.factors[(sequence * n_.length + t) * n_.columns + column] = divide(t);
-      }
+      if (n_.rescale && t % n_.rescale == 0) arrays.factor(n_, sequence, t, column) = divide(t);
       for (int64_t r = 0; r < matrices_.width(); ++r) next_[r] = state_[r];
       if (arrays.inputs) {
         const Real *input = states.at(arrays.inputs, sequence, t, column);
@@ -137,16 +135,16 @@ class NarrowForward {
     for (int64_t r = 0; r < n_.dim; ++r) to[r * to_step] = from[r * from_step];
   }
 
-  // Divides the state by its largest modulus, if it is time, and returns the factor.
+  // Divides the state by the power of two below its largest modulus, and returns that.
   Real divide(int64_t t) {
-    if (t == 0 || t % n_.rescale) return 1;
+    if (t == 0) return 1;
     Real largest = 0;
     for (int64_t r = 0; r < n_.dim; ++r) {
       largest = most(largest, state_[r] < 0 ? -state_[r] : state_[r]);
     }
-    if (largest == 0) return 1;
-    for (int64_t r = 0; r < n_.dim; ++r) state_[r] /= largest;
-    return largest;
+    const Real factor = power_of_two(largest);
+    for (int64_t r = 0; r < n_.dim; ++r) state_[r] /= factor;
+    return factor;
   }
 
   const slicekit_sparse &n_;
@@ -203,9 +201,8 @@ class NarrowBackward {
     const Real *before = t ? states.at(arrays.states, sequence, t - 1, column)
                            : state.at(arrays.state, sequence, 0, column);
     const Real *own = states.at(arrays.in_states, sequence, t, column);
-    const bool divided = n_.rescale && t > 0 && t % n_.rescale == 0;
-    const Real factor =
-        divided ? arrays.factors[(sequence * n_.length + t) * n_.columns + column] : Real(1);
+    const bool divided = divides_before(t, n_.rescale);
+    const Real factor = divided ? arrays.factor(n_, sequence, t, column) : Real(1);
     Real *kept = befores_ + s * matrices_.width(), *adjoint = adjoints_ + s * matrices_.width();
     for (int64_t r = 0; r < n_.dim; ++r) {
       kept[r] = before[r * n_.columns] / factor;
@@ -217,7 +214,7 @@ class NarrowBackward {
     }
     matrices_.multiply(s, adjoint, carry_);
     if (divided) {
-      for (int64_t r = 0; r < n_.dim; ++r) carry_[r] /= factor;
+      for (int64_t r = 0; r < n_.dim; ++r) carry_[r] = without_tiny(carry_[r] / factor);
     }
   }
 

@@ -57,7 +57,7 @@ class WideForward {
     const Field increments{n_.length, n_.channels, 1};
     gather_team<G>(state, arrays.state, team, 0, state_, L);
     for (int64_t t = 0; t < n_.length; ++t) {
-      if (n_.rescale) divide<G>(arrays.factors, team, t);
+      if (n_.rescale && t % n_.rescale == 0) divide(arrays, team, t);
       gather_team<G>(increments, arrays.increments, {team.sequence, team.sequences, 0}, t,
                      increments_, L);
       start<G>(states, arrays.inputs, team, t);
@@ -100,19 +100,18 @@ class WideForward {
     }
   }
 
-  // Divides each lane by its largest modulus, if it is time, and notes the factors.
-  template <int G>
-  void divide(Real *factors, const Team &team, int64_t t) {
-    const bool now = t > 0 && t % n_.rescale == 0;
+  // Divides each lane by the power of two below its largest modulus, but at the very beginning, and
+  // notes the factors.
+  void divide(const Arrays<Real> &arrays, const Team &team, int64_t t) {
     for (int64_t l = 0; l < team.sequences; ++l) {
       Real largest = 0;
-      for (int64_t r = 0; now && r < n_.dim; ++r) {
+      for (int64_t r = 0; t > 0 && r < n_.dim; ++r) {
         const Real x = state_[r * ROW<Real> + l];
         largest = most(largest, x < 0 ? -x : x);
       }
-      const Real factor = largest == 0 ? Real(1) : largest;
-      for (int64_t r = 0; now && r < n_.dim; ++r) state_[r * ROW<Real> + l] /= factor;
-      factors[((team.sequence + l) * n_.length + t) * n_.columns + team.column] = factor;
+      const Real factor = power_of_two(largest);
+      for (int64_t r = 0; t > 0 && r < n_.dim; ++r) state_[r * ROW<Real> + l] /= factor;
+      arrays.factor(n_, team.sequence + l, t, team.column) = factor;
     }
   }
 
@@ -151,10 +150,13 @@ class WideBackward {
       } else {
         gather_team<G>(state, arrays.state, team, 0, before_ + slot * L, block());
       }
-      const bool divided = n_.rescale && t > 0 && t % n_.rescale == 0;
-      if (divided) divide(arrays.factors, team, t, before_ + slot * L, block());
+      const bool divided = divides_before(t, n_.rescale);
+      if (divided) divide(arrays, team, t, before_ + slot * L, block());
       step<G>(by_column, slot);
-      if (divided) divide(arrays.factors, team, t, carry_, L);
+      if (divided) {
+        divide(arrays, team, t, carry_, L);
+        for (int64_t i = 0; i < n_.dim * ROW<Real>; ++i) carry_[i] = without_tiny(carry_[i]);
+      }
       scatter_team<G>(in_increments_, L, increments, arrays.in_increments, every, t,
                       team.column > 0);
       if (++slot == GROUPS || t == 0) {
@@ -218,10 +220,9 @@ class WideBackward {
   }
 
   // Divides lanes by the factors of step t.
-  void divide(const Real *factors, const Team &team, int64_t t, Real *x, ptrdiff_t stride) {
+  void divide(const Arrays<Real> &arrays, const Team &team, int64_t t, Real *x, ptrdiff_t stride) {
     for (int64_t l = 0; l < team.sequences; ++l) {
-      const Real factor =
-          factors[((team.sequence + l) * n_.length + t) * n_.columns + team.column];
+      const Real factor = arrays.factor(n_, team.sequence + l, t, team.column);
       Real *lane = x + l / L * stride + l % L;
       for (int64_t r = 0; r < n_.dim; ++r) lane[r * ROW<Real>] /= factor;
     }

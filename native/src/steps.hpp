@@ -4,6 +4,7 @@
 #include "block_step.hpp"
 #include "hadamard_step.hpp"
 #include "low_rank_step.hpp"
+#include "scales.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -68,15 +69,35 @@ struct StateView {
   }
 };
 
-// Largest modulus of a padded state, 1 if that is 0.
+// The power of two below the largest modulus of some numbers, for each of them.
 template <class Real>
-SLICEKIT_INLINE Real size_of(const Real *padded, int64_t count) {
+SLICEKIT_INLINE void power_of_group(const Real *numbers, int64_t count, Real *powers) {
   Real largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const Real modulus = padded[i] < 0 ? -padded[i] : padded[i];
+    const Real modulus = numbers[i] < 0 ? -numbers[i] : numbers[i];
     largest = modulus > largest ? modulus : largest;
   }
-  return largest == 0 ? Real(1) : largest;
+  largest = power_of_two(largest);
+  for (int64_t i = 0; i < count; ++i) powers[i] = largest;
+}
+
+// What a padded state is divided by: blocks apart from each other, and other parts as a whole.
+template <class Real>
+inline void powers_of_groups(const Layout &layout, const Real *padded, Real *powers) {
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    const int64_t at = part.padded_at;
+    const int64_t group = part.is_blocks() ? part.width : part.padded;
+    if (group == 1) {
+      for (int64_t i = at; i < at + part.padded; ++i) {
+        powers[i] = power_of_two(padded[i] < 0 ? -padded[i] : padded[i]);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < at + part.padded; i += group) {
+      power_of_group(padded + i, group, powers + i);
+    }
+  }
 }
 
 // Squared norms of the blocks of every rotated part, in their order.
@@ -94,13 +115,16 @@ inline void rotated_norms(const Layout &layout, const Real *padded, Real *norms)
   }
 }
 
-// After a division of the state by `size`.
+// After a division of the padded state by `factors`.
 template <class Real>
-inline void divide_norms(const Layout &layout, Real size, Real *norms) {
+inline void divide_norms(const Layout &layout, const Real *factors, Real *norms) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     if (part.kind != SLICEKIT_SKEW) continue;
-    for (int64_t k = 0; k < part.blocks; ++k, ++norms) *norms = *norms / size / size;
+    for (int64_t k = 0; k < part.blocks; ++k, ++norms) {
+      const Real factor = factors[part.padded_at + k * part.width];
+      *norms = *norms / factor / factor;
+    }
   }
 }
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import threads as sizes
-from slicekit.scans.projective import size
 from slicekit.structures import Parameters, Structure
 
 DIMS, CHANNELS = (1, 2, 7, 16, 31, 64), (1, 3, 17)
@@ -101,7 +100,7 @@ def plain(given: Problem) -> dict[str, Tensor]:
     increments = given.increments.detach().requires_grad_()
     state = given.state.detach().requires_grad_()
     inputs = None if given.inputs is None else given.inputs.detach().requires_grad_()
-    factors = state.new_empty(0, 0, 0)
+    factors = state.new_empty(0)
     if given.rescale:
         states, last, factors = _rescaled(given, parameters, increments, state)
     else:
@@ -120,11 +119,12 @@ def _rescaled(
 ) -> tuple[Tensor, Tensor, Tensor]:
     states, factors = [], []
     for t, increment in enumerate(increments.unbind(1)):
-        factor = size(h) if t and t % given.rescale == 0 else torch.ones_like(h[:, :1])
-        h = h / factor
+        if t % given.rescale == 0:
+            size = h.detach().abs().amax(1) if t else torch.ones_like(h[:, 0])
+            factors.append(torch.where(size == 0, 1.0, size.log2().floor().exp2()))
+            h = h / factors[-1].unsqueeze(1)
         h = h + given.structure.combine(parameters, increment).act(h)
         states.append(h)
-        factors.append(factor.squeeze(1))
     return torch.stack(states, 1), h, torch.stack(factors, 1)
 
 

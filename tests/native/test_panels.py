@@ -77,7 +77,7 @@ class Call:
         self.problem.in_states, self.problem.in_last = in_states.data_ptr(), in_last.data_ptr()
         written = {
             "states": randn(*states),
-            "factors": randn(batch, length, columns),
+            "factors": randn(*states),
             "in_increments": torch.empty_like(path),
             "in_state": torch.empty_like(state),
         }

@@ -158,14 +158,12 @@ KINDS = {"hadamard-8": "WalshHadamard", "unbounded-hadamard-32": "WalshHadamard"
 KINDS |= {"dplr": "DPLR", "open-sum": "DPLR", "joint-dplr": "JointDPLR"}
 
 
-def missing(name: str, flow_name: str, setting: str) -> str:
+def missing(name: str, flow_name: str) -> str:
     """What a refusal has to name; empty where there is a kernel."""
     if name == "circulant":
         return "no kernel for .*Circulant"
     if flow_name == "exponential" and name in OPEN:
         return f"no kernel for the exponential flow of {KINDS.get(name, 'Sparse')}"
-    if name == "open-sum" and "projective" in setting:
-        return "a projective state couples parts"
     return ""
 
 
@@ -178,7 +176,7 @@ def test_where_there_is_no_kernel_it_says_so_and_another_scan_is_chosen(
     name: str, flow_name: str, setting: str
 ) -> None:
     problem, flow = Problem.make(STRUCTURES[name], SETTINGS[setting]), FLOWS[flow_name]
-    lacking = missing(name, flow_name, setting)
+    lacking = missing(name, flow_name)
     if not lacking:
         problem.solve(problem.leaves, flow, Native())
         return
@@ -278,7 +276,7 @@ GIVEN = [
     ),
     ("sum", "states", ""),
     ("sum", "readout", COUPLED),
-    ("sum", "projective", COUPLED),
+    ("sum", "projective", ""),
     ("rotations", "states", "no kernel for RotationTransition"),
     ("actions", "states", "no kernel for EulerAction"),
     ("complex blocks", "states", "no kernel for BlockTransition of torch.complex128"),
@@ -332,7 +330,7 @@ def test_solve_chooses_the_kernels_wherever_there_are_some(
 ) -> None:
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
     problem.solve(problem.leaves, FLOWS[flow_name], None)
-    assert engines == ["chunked" if missing(name, flow_name, setting) else "native"]
+    assert engines == ["chunked" if missing(name, flow_name) else "native"]
 
 
 @needs_library
@@ -485,11 +483,6 @@ VARIED: dict[str, Structure] = {
 each_varied = pytest.mark.parametrize("name", VARIED)
 
 
-def skip_coupled(name: str, setting: Setting) -> None:
-    if name == "sum" and setting.projective:
-        pytest.skip("a projective state of parts that different kernels run is refused")
-
-
 @needs_library
 @pytest.mark.parametrize("channels", [1, 2, 3, 15, 16, 17, 20, 35])
 @pytest.mark.parametrize("name", ["ragged", "joint-dplr", "orthogonal-3", "sum"])
@@ -503,7 +496,6 @@ def test_any_number_of_channels_is_the_loop(name: str, channels: int) -> None:
 @pytest.mark.parametrize("length", [1, 97, 200])
 @each_varied
 def test_any_length_is_the_loop(name: str, length: int, setting: Setting) -> None:
-    skip_coupled(name, setting)
     problem = make(VARIED[name], setting, batch=1, length=length)
     assert_near(answers(problem), answers(problem, None, Recurrent()), 1e-10)
 
@@ -523,7 +515,6 @@ def test_lengths_around_those_of_chunks_are_the_loop(structure: Structure, lengt
 @pytest.mark.parametrize("batch", [0, 1, 8, 17, 33])
 @each_varied
 def test_any_batch_is_the_loop(name: str, batch: int, setting: Setting) -> None:
-    skip_coupled(name, setting)
     problem = make(VARIED[name], setting, batch=batch, length=5)
     found = answers(problem)
     assert_near(found, answers(problem, None, Recurrent()), 1e-10)
@@ -537,7 +528,7 @@ def test_any_batch_is_the_loop(name: str, batch: int, setting: Setting) -> None:
 def test_any_number_of_columns_is_the_loop(name: str, columns: int) -> None:
     outer = Setting(matrix=True, inputs="outer", tokens=True)
     coupled = Setting(matrix=True, projective=True)
-    for setting in (DRIVEN, outer, *(() if name == "sum" else (coupled,))):
+    for setting in (DRIVEN, outer, coupled):
         assert_is_the_loop(make(VARIED[name], setting, columns=columns, length=20))
 
 
@@ -593,7 +584,7 @@ def test_any_sum_of_parts_is_the_loop(
 def test_transitions_made_again_change_nothing(
     name: str, flow_name: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if missing(name, flow_name, setting):
+    if missing(name, flow_name):
         pytest.skip("there is no kernel")
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting], length=50, scale=0.05)
     flow = FLOWS[flow_name]
@@ -619,7 +610,7 @@ def strided(x: Tensor) -> Tensor:
 def test_views_are_read_as_what_they_show(
     name: str, setting: str, view: Callable[[Tensor], Tensor]
 ) -> None:
-    if missing(name, "natural", setting):
+    if missing(name, "natural"):
         pytest.skip("there is no kernel")
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
     index = view(problem.index)
@@ -757,7 +748,7 @@ def test_nothing_depends_on_what_memory_held_before(
 @pytest.mark.parametrize("kind", ["increments", "tokens", "projective"])
 @every_tiny_structure
 def test_gradients_are_those_of_finite_differences(name: str, kind: str) -> None:
-    if name == "circulant" or (name == "open-sum" and kind == "projective"):
+    if name == "circulant":
         pytest.skip("there is no kernel")
     tokens, projective = kind == "tokens", kind == "projective"
     inputs = "dense" if kind == "increments" else "none"

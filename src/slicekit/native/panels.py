@@ -237,13 +237,13 @@ class Panels:
             kept: (kept_numbers,), to be filled with the transitions; None not to keep them.
 
         Returns:
-            The states (batch, length, dim, columns) and what they were divided by before each step,
-            (batch, length, columns), or nothing without rescale.
+            The states (batch, length, dim, columns) and what they were divided by at the beginning
+            of every window of `rescale` steps, (batch, windows, dim, columns), or nothing.
         """
         problem = self._problem()
         batch, length = self._shape()
         states = self.state.new_empty(batch, length, *self.state.shape[1:])
-        shape = (batch, length, self.state.shape[2]) if self.rescale else (0, 0, 0)
+        shape = (batch, -(-length // self.rescale), *self.state.shape[1:]) if self.rescale else (0,)
         factors = self.state.new_ones(shape)
         fill(problem, self._expected, {"states": states, "factors": factors})
         self._keep(problem, kept)

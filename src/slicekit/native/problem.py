@@ -73,7 +73,8 @@ def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Te
     batch, length, _ = increments.shape
     _, dim, columns = state.shape
     states = state.new_empty(batch, length, dim, columns)
-    factors = state.new_empty((batch, length, columns) if rescale else (0, 0, 0))
+    shape = (batch, -(-length // rescale), columns) if rescale else (0,)
+    factors = state.new_empty(shape)
     return states, torch.empty_like(state), factors
 
 
@@ -143,11 +144,12 @@ class IncrementKernel:
             increments: (batch, length, channels).
             state: (batch, dim, columns), the initial one.
             inputs: (batch, length, dim, columns), or None.
-            rescale: steps between two divisions of the state by its size; 0 for none.
+            rescale: steps between two divisions of the state by the power of two below its size;
+                0 for none.
 
         Returns:
             The states (batch, length, dim, columns), the last one, and the factors by which they
-            were divided (batch, length, columns), or (0, 0, 0) without rescale.
+            were divided at the beginning of every window, (batch, windows, columns), or nothing.
 
         Raises:
             RuntimeError: if the kernel refuses what it is given.

@@ -35,15 +35,15 @@ class Solution:
 
     Attributes:
         outputs: states (batch, length, dim, columns), or what a readout made of them,
-            (batch, length, columns).
-        last: the last state, (batch, dim, columns).
-        log_scale: for projective recurrences (batch, length, columns): the logarithm of what the
-            states were divided by; None otherwise.
+            (batch, length, columns). Of projective recurrences, the states' directions.
+        last: the last state, (batch, dim, columns), or its direction.
+        log_norm: for projective recurrences (batch, length, columns), what the initial state's
+            log-norm has become; None otherwise.
     """
 
     outputs: Tensor
     last: Tensor
-    log_scale: Tensor | None = None
+    log_norm: Tensor | None = None
 
 
 class Scan(ABC):

@@ -15,7 +15,7 @@ from torch import Tensor
 from slicekit.scans.base import contract
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.kernels import run
-from slicekit.scans.projective import size
+from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
 from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import Source
 from slicekit.structures import Transition
@@ -82,7 +82,7 @@ class Passes(PassShapes):
         Returns:
             outputs: `output_shape`.
             last: the last state.
-            factors: what the state was divided by before each step, `factor_shape`.
+            factors: what the state was divided by before each window's first step, `factor_shape`.
             starts: the states at the chunks' beginnings, `start_shape`.
             *kept: the transitions' tensors chunk by chunk, if keep.
         """
@@ -101,10 +101,10 @@ class Passes(PassShapes):
             else:
                 states = state.new_empty(stop - start, *state.shape)
                 starts[number] = state
-            for part, transition in _parts(chunk, rescale):
-                if rescale and start + part.start > 0:
-                    factor = size(state)
-                    factors[:, start + part.start] = factor.squeeze(-2)
+            for part, transition in _parts(chunk, start, rescale):
+                if _divides(start + part.start, rescale):
+                    factor = powers_of_two(transition.sizes(state))
+                    factors[:, (start + part.start) // rescale] = factor
                     state = state / factor
                 run(transition, state, None if inputs is None else inputs[part], states[part])
                 state = states[part][-1]
@@ -140,10 +140,10 @@ class Passes(PassShapes):
             else:
                 before, own, in_query = self._from_readout(chunk, saved[3][number], start, moved)
                 in_readout[0][:, start:stop] = in_query.transpose(0, 1)
-            divided = factors[:, start:stop]
-            if self.rescale:
-                before /= divided.transpose(0, 1).unsqueeze(-2)
-            cotangents, carry = _adjoint(chunk, carry, own, divided, self.rescale)
+            for step in range(start, stop):
+                if _divides(step, self.rescale):
+                    before[step - start] /= factors[:, step // self.rescale]
+            cotangents, carry = _adjoint(chunk, start, carry, own, factors, self.rescale)
             found = input_pullback(self.inputs, start, stop, cotangents)
             for total, x in zip(in_inputs, found, strict=True):
                 total[:, start:stop] = x
@@ -189,29 +189,39 @@ def _windows(length: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, length)) for start in range(0, length, size)]
 
 
-def _parts(chunk: Transition, rescale: int) -> Iterator[tuple[slice, Transition]]:
-    """A chunk's transitions between two divisions of the state; in one piece if there are none."""
+def _divides(step: int, rescale: int) -> bool:
+    """Whether the state is divided before this step."""
+    return rescale > 0 and step > 0 and step % rescale == 0
+
+
+def _parts(chunk: Transition, first: int, rescale: int) -> Iterator[tuple[slice, Transition]]:
+    """The transitions of a chunk, whose first step is given, between two divisions of the state.
+
+    In one piece if there are none.
+    """
     steps = chunk.tensors()[0].shape[0]
     if not rescale:
         yield slice(0, steps), chunk
         return
-    for start, stop in _windows(steps, rescale):
+    edges = range(rescale - first % rescale, steps, rescale)
+    for start, stop in zip((0, *edges), (*edges, steps), strict=True):
         part = slice(start, stop)
         yield part, chunk.map(lambda x, part=part: x[part])
 
 
 def _adjoint(
-    chunk: Transition, carry: Tensor, own: Tensor, factors: Tensor, rescale: int
+    chunk: Transition, first: int, carry: Tensor, own: Tensor, factors: Tensor, rescale: int
 ) -> tuple[Tensor, Tensor]:
     """Cotangents of the states after each step of a chunk, and of the state before it.
 
     Args:
+        first: the chunk's first step.
         carry: gradient of the last state from later steps.
         own: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
-        factors: (batch, steps, columns), by which the state was divided before each step.
+        factors: (batch, windows, dim, columns), by which states were divided.
     """
     cotangents = torch.empty_like(own)
-    for part, transition in reversed(list(_parts(chunk, rescale))):
+    for part, transition in reversed(list(_parts(chunk, first, rescale))):
         # Row t of `rows` is the state before step t: its own gradient, and what step t passes back.
         rows = cotangents[part.start : part.stop + 1]
         torch.add(own[part.stop], carry, out=rows[-1])
@@ -222,8 +232,9 @@ def _adjoint(
             earlier = torch.cat([torch.zeros_like(own[:1]), earlier[1:]])
         run(star, rows[-1], earlier, rows[:-1], reverse=True)
         carry = rows[0]
-        if rescale:
-            carry = carry / factors[:, part.start].unsqueeze(-2)
+        if _divides(first + part.start, rescale):
+            carry = carry / factors[:, (first + part.start) // rescale]
+            carry = without_tiny(carry, FLOOR[factors.dtype])
     return cotangents[1:], carry
 
 

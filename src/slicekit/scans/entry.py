@@ -279,13 +279,10 @@ def _run(
     if not projective:
         outputs = state.plain(found.outputs)
         return outputs.to(dtype), state.plain(found.last)
-    assert found.log_scale is not None and state.log_norm is not None
-    direction, log_norm = normalise(found.outputs)
-    log_norm = log_norm + found.log_scale + state.log_norm.unsqueeze(1)
-    states = Projective(state.plain(direction).to(dtype), state.plain(log_norm))
-    last, last_norm = normalise(found.last)
-    last_norm = last_norm + found.log_scale[:, -1] + state.log_norm
-    return states, Projective(state.plain(last), state.plain(last_norm))
+    assert found.log_norm is not None and state.log_norm is not None
+    log_norm = found.log_norm + state.log_norm.unsqueeze(1)
+    states = Projective(state.plain(found.outputs).to(dtype), state.plain(log_norm))
+    return states, Projective(state.plain(found.last), state.plain(log_norm[:, -1]))
 
 
 def _choose(
@@ -303,7 +300,7 @@ def _choose(
             )
         return scan
     projective = state.log_norm is not None
-    if not why_not(source, projective, readout is not None):
+    if not why_not(source, readout is not None):
         products = by_products(source, inputs, readout, projective)
         if products and beats_native(source, state.columns):
             return Chunked()

@@ -33,35 +33,31 @@ class Native(Scan):
         """
         if not available():
             raise ValueError(f"scan=Native(): {reason()}")
-        obstacle = why_not(recurrence.source, recurrence.projective, recurrence.readout is not None)
+        obstacle = why_not(recurrence.source, recurrence.readout is not None)
         if obstacle:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
         return run_opaque("native", recurrence)
 
 
-def why_not(source: Source, projective: bool, readout: bool) -> str:
+def why_not(source: Source, readout: bool) -> str:
     """Why no kernel applies where there are kernels; empty if one does."""
     first = source.tensors[0]
     if first.device.type != "cpu":
         return f"there is no kernel for tensors on {first.device.type}"
     if isinstance(source, FromTransitions):
-        return _why_not_given(source.transition, projective, readout)
+        return _why_not_given(source.transition, readout)
     if not isinstance(source, FromIncrements | FromTable):
         return f"there is no kernel for {type(source).__name__}"
     if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
         return f"there is no kernel for {first.dtype}"
     runs = runs_of(source.structure, source.flow)
-    if isinstance(runs, str):
-        return runs
-    if len(runs) > 1 and projective:
-        return "a projective state couples parts that different kernels run"
-    return ""
+    return runs if isinstance(runs, str) else ""
 
 
-def _why_not_given(transition: Transition, projective: bool, readout: bool) -> str:
+def _why_not_given(transition: Transition, readout: bool) -> str:
     parts = leaves(transition)
-    if len(parts) > 1 and (projective or readout):
-        return "a projective state or a readout couples the parts of a direct sum"
+    if len(parts) > 1 and readout:
+        return "a readout couples the parts of a direct sum"
     for part in parts:
         dtypes = REAL + COMPLEX if type(part) is DiagonalTransition else REAL
         known = type(part) in (DiagonalTransition, BlockTransition, LowRankTransition)

@@ -156,11 +156,13 @@ class _Made:
             self._run(run, state, u, kept[0] if kept else None)
             for run, state, u in zip(self.runs, states, inputs, strict=True)
         ]
-        outputs = results[0][0]
+        outputs, factors = results[0]
         if len(results) > 1:
             outputs = torch.cat([states for states, _ in results], 2)
+        if len(results) > 1 and passes.rescale:
+            factors = torch.cat([divided for _, divided in results], 2)
         starts = passes.state.new_empty(0)
-        return [outputs, outputs[:, -1].clone(), results[0][1], starts, *kept]
+        return [outputs, outputs[:, -1].clone(), factors, starts, *kept]
 
     def _run(
         self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None
@@ -173,6 +175,8 @@ class _Made:
         states, _, factors = kernel.forward(
             self._named(run), self._increments(), state, inputs, self.passes.rescale
         )
+        if self.passes.rescale:
+            factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
         return states, factors
 
     def _dense_panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
@@ -201,10 +205,11 @@ class _Made:
             self._rows(outputs, 2),
             self._rows(in_states, 2),
             self._rows(in_last, 1),
+            self._rows(factors, 2) if passes.rescale else [factors] * len(self.runs),
         )
-        for run, state, u, states, own, last in zip(self.runs, *rows, strict=True):
+        for run, state, u, states, own, last, divided in zip(self.runs, *rows, strict=True):
             found, moved, first, driven = self._run_back(
-                run, state, u, (states, factors, kept[0] if kept else None), own, last, wanted
+                run, state, u, (states, divided, kept[0] if kept else None), own, last, wanted
             )
             in_parameters |= found
             if in_path is None or not wanted:
@@ -257,6 +262,8 @@ class _Made:
             kept_values = found[0].view(-1).index_select(0, places)
             return {run.names[0]: kept_values}, moved, first, driven
         kernel = sparse if run.kernel == SPARSE else shared_factors
+        if self.passes.rescale:
+            factors = factors[:, :, 0]  # one for all rows
         found, moved, first, driven = kernel.backward(
             self._named(run),
             self._increments(),
@@ -308,7 +315,10 @@ class _Given:
         if len(results) == 1:
             return results[0]
         outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
-        return [outputs, last, results[0][2], results[0][3]]
+        factors = results[0][2]
+        if self.passes.rescale:
+            factors = torch.cat([r[2] for r in results], 2)
+        return [outputs, last, factors, results[0][3]]
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -318,10 +328,12 @@ class _Given:
         tensors: list[Tensor] = []
         rest: list[list[Tensor]] = []
         for i, part in enumerate(self.parts):
+            factors = self._rows(saved[2], 2, i) if self.passes.rescale else saved[2]
             own = [
                 self._rows(saved[0], 2, i).contiguous(),
                 self._rows(saved[1], 1, i).contiguous(),
-                *saved[2:],
+                factors.contiguous(),
+                *saved[3:],
             ]
             found = self._passes(i).backward(
                 own,

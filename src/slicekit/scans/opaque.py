@@ -18,10 +18,8 @@ from slicekit.scans.chunk_passes import Passes
 from slicekit.scans.inputs import as_tensors
 from slicekit.scans.native_passes import NativePasses
 from slicekit.scans.outer_passes import OuterPasses
+from slicekit.scans.scales import WINDOW, directions, pull_directions
 from slicekit.scans.sources import keep_named, rebuild
-
-RESCALE_EVERY = 8
-"""Steps between two divisions of a projective state."""
 
 
 def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
@@ -36,7 +34,7 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     inputs = as_tensors(recurrence.inputs)
     queries = () if readout is None else (readout,)
     operands = (*source.tensors, recurrence.state, *inputs, *queries)
-    rescale = RESCALE_EVERY if recurrence.projective else 0
+    rescale = WINDOW if recurrence.projective else 0
     plan = (engine, source.spec(), len(source.tensors), len(inputs), size, rescale)
     # The backward pass asks for what the spec names; a graph keeps it by itself.
     held = () if torch.compiler.is_compiling() else source.descriptions
@@ -49,10 +47,8 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
         # How much is kept depends on the length, which a compiled graph should leave open.
         keep = taped and not torch.compiler.is_compiling()
         results = _OpaqueScan.apply(plan, held, keep, *operands)
-    outputs, last, factors = results[:3]
-    if not recurrence.projective:
-        return Solution(outputs, last)
-    return Solution(outputs, last, factors.log().cumsum(1))
+    outputs, last, log_norm = results[:3]
+    return Solution(outputs, last, log_norm if recurrence.projective else None)
 
 
 Plan = tuple[str, str, int, int, int, int]
@@ -93,7 +89,20 @@ def _scan(
 ) -> list[Tensor]:
     with plain_torch():
         passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
-        return passes.forward(keep and passes.keeps())
+        states, last, factors, *rest = passes.forward(keep and passes.keeps())
+        if not rescale:
+            return [states, last, factors, *rest]
+        direction, log_norms, norms, peaks = directions(states, factors, rescale)
+        return [
+            direction,
+            direction[:, -1].clone(),
+            log_norms,
+            norms,
+            peaks,
+            states,
+            factors,
+            *rest,
+        ]
 
 
 @_scan.register_fake
@@ -111,13 +120,16 @@ def _(
     passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
     state = passes.state
     kept = passes.blank_kept() if keep and passes.keeps() else []
-    return [
-        state.new_empty(passes.output_shape()),
-        state.new_empty(state.shape),
-        state.new_empty(passes.factor_shape(), dtype=state.dtype.to_real()),
-        state.new_empty(passes.start_shape()),
-        *(x.new_empty(x.shape) for x in kept),
-    ]
+    real, shape = state.dtype.to_real(), passes.output_shape()
+    outputs, last = state.new_empty(shape), state.new_empty(state.shape)
+    factors = state.new_empty(passes.factor_shape(), dtype=real)
+    rest = [state.new_empty(passes.start_shape()), *(x.new_empty(x.shape) for x in kept)]
+    if not rescale:
+        return [outputs, last, factors, *rest]
+    columns = (shape[0], shape[1], shape[3])
+    log_norms, norms = (state.new_empty(columns, dtype=real) for _ in range(2))
+    peaks = state.new_empty(columns, dtype=torch.int64)
+    return [outputs, last, log_norms, norms, peaks, torch.empty_like(outputs), factors, *rest]
 
 
 @torch.library.custom_op("slicekit::scan_adjoint", mutates_args=())
@@ -132,10 +144,19 @@ def _scan_adjoint(
     saved: list[Tensor],
     in_outputs: Tensor,
     in_last: Tensor,
+    in_log_norms: Tensor,
     needed: list[bool],
 ) -> list[Tensor]:
     with plain_torch():
         passes = _passes(engine, spec, tensors, inputs, size, rescale, operands)
+        if rescale:
+            direction, last, _, norms, peaks, states, factors, *rest = saved
+            whole = in_outputs.clone()
+            whole[:, -1] += in_last
+            in_outputs = pull_directions(
+                direction, norms, peaks, factors, rescale, whole, in_log_norms
+            )
+            saved, in_last = [states, last, factors, *rest], torch.zeros_like(in_last)
         found = passes.backward(saved, in_outputs, in_last, needed)
         return [g if n else g.new_empty(0) for g, n in zip(found, needed, strict=True)]
 
@@ -152,6 +173,7 @@ def _(
     saved: list[Tensor],
     in_outputs: Tensor,
     in_last: Tensor,
+    in_log_norms: Tensor,
     needed: list[bool],
 ) -> list[Tensor]:
     pairs = zip(operands, needed, strict=True)
@@ -163,7 +185,7 @@ def _differentiable(x: Tensor) -> bool:
 
 
 class _OpaqueScan(torch.autograd.Function):
-    """What `Passes.forward` returns; the first two are differentiable."""
+    """Outputs, the last of them, and log-norms if projective; then what the backward pass needs."""
 
     @staticmethod
     def forward(
@@ -176,28 +198,23 @@ class _OpaqueScan(torch.autograd.Function):
         ctx.plan, ctx.held, _, *operands = inputs
         ctx.count = len(operands)
         ctx.save_for_backward(*operands, *output)
-        ctx.mark_non_differentiable(*output[2:])
+        ctx.mark_non_differentiable(*output[3 if ctx.plan[-1] else 2 :])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         tensors = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
         operands, saved = tensors[: ctx.count], tensors[ctx.count :]
-        in_outputs, in_last = gradients[:2]
-        in_outputs = torch.zeros_like(saved[0]) if in_outputs is None else in_outputs
-        in_last = torch.zeros_like(saved[1]) if in_last is None else in_last
+        pairs = zip(gradients[:3], saved[:3], strict=True)
+        in_results = [torch.zeros_like(x) if g is None else g for g, x in pairs]
         found: Any
         # A Function inside a Function's backward is more than torch.compile can trace.
         if torch.compiler.is_compiling():
             needed = [True] * ctx.count
-            found = _scan_adjoint(
-                *ctx.plan, list(operands), list(saved), in_outputs, in_last, needed
-            )
+            found = _scan_adjoint(*ctx.plan, list(operands), list(saved), *in_results, needed)
         else:
             needed = list(ctx.needs_input_grad[3:])
-            found = _Adjoint.apply(
-                ctx.plan, ctx.count, needed, in_outputs, in_last, *operands, *saved
-            )
+            found = _Adjoint.apply(ctx.plan, ctx.count, needed, *in_results, *operands, *saved)
         triples = zip(operands, found, needed, strict=True)
         return (None, None, None, *(g if _differentiable(x) and n else None for x, g, n in triples))
 
@@ -216,10 +233,12 @@ class _Adjoint(torch.autograd.Function):
         needed: list[bool],
         in_outputs: Tensor,
         in_last: Tensor,
+        in_log_norms: Tensor,
         *rest: Tensor,
     ) -> tuple[Tensor, ...]:
         operands, saved = list(rest[:count]), list(rest[count:])
-        return tuple(_scan_adjoint(*plan, operands, saved, in_outputs, in_last, needed))
+        in_results = (in_outputs, in_last, in_log_norms)
+        return tuple(_scan_adjoint(*plan, operands, saved, *in_results, needed))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from slicekit.scans.base import Recurrence, Scan, Solution, contract
 from slicekit.scans.inputs import Outer
-from slicekit.scans.projective import normalise
+from slicekit.scans.scales import WINDOW, differentiable_directions, powers_of_two
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,18 @@ class Recurrent(Scan):
         else:
             driven = iter(inputs.unbind(1)) if inputs is not None else None
         queries = iter(readout.unbind(1)) if readout is not None else None
-        outputs, scales = [], []
-        log_scale = torch.zeros_like(state[:, 0].real) if recurrence.projective else None
-        for transition in recurrence.source.steps():
+        outputs, factors = [], []
+        for step, transition in enumerate(recurrence.source.steps()):
+            if recurrence.projective and step % WINDOW == 0:
+                size = transition.sizes(state.detach())
+                factors.append(powers_of_two(size) if step else torch.ones_like(size))
+                state = state / factors[-1]
             state = transition.act(state)
             if driven is not None:
                 state = state + next(driven)
-            if log_scale is not None:
-                state, log_norm = normalise(state)
-                log_scale = log_scale + log_norm
-                scales.append(log_scale)
             outputs.append(state if queries is None else contract(next(queries), state))
-        stacked = torch.stack(scales, 1) if scales else None
-        return Solution(torch.stack(outputs, 1), state, stacked)
+        if not recurrence.projective:
+            return Solution(torch.stack(outputs, 1), state)
+        divided = torch.stack(factors, 1)
+        directions, log_norm = differentiable_directions(torch.stack(outputs, 1), divided, WINDOW)
+        return Solution(directions, directions[:, -1], log_norm)

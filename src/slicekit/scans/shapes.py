@@ -2,6 +2,8 @@
 
 from torch import Tensor
 
+from slicekit.scans.scales import windows
+
 
 class PassShapes:
     """What passes have in common.
@@ -28,6 +30,8 @@ class PassShapes:
         return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
 
     def factor_shape(self) -> tuple[int, ...]:
-        """(batch, length, columns), or nothing."""
-        batch, _, columns = self.state.shape
-        return (batch, self.length, columns) if self.rescale else (0, 0, 0)
+        """(batch, windows, dim, columns), or nothing."""
+        if not self.rescale:
+            return (0,)
+        batch, dim, columns = self.state.shape
+        return (batch, windows(self.length, self.rescale), dim, columns)

@@ -145,6 +145,19 @@ class Transition(Matrices):
         moved = self.adjoint().act(self.act(probes)) - probes
         return moved.abs().square().sum((-1, -2)) / self.dim
 
+    def sizes(self, state: Tensor) -> Tensor:
+        """For each number of a state, the largest modulus among the rows that mix with its row.
+
+        Rows that no step ever mixes may be scaled apart; all do unless a subclass knows better.
+
+        Args:
+            state: (..., dim, columns), real or complex.
+
+        Returns:
+            (..., dim, columns), real.
+        """
+        return state.abs().amax(-2, keepdim=True).expand(state.shape)
+
 
 @dataclass(frozen=True, eq=False)
 class Generator(Matrices):

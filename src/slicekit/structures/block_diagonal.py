@@ -87,6 +87,11 @@ class BlockTransition(Transition):
         unit = torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
         return type(self)(torch.where(valid[..., None, None, None], self.blocks, unit))
 
+    def sizes(self, state: Tensor) -> Tensor:
+        """Block by block."""
+        moduli = state.abs().unflatten(-2, self.blocks.shape[-3:-1])
+        return moduli.amax(-2, keepdim=True).expand(moduli.shape).flatten(-3, -2)
+
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
         """Outer products inside each block."""
         return (_gradient(self.blocks, before, cotangent),)

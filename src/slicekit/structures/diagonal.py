@@ -62,6 +62,10 @@ class DiagonalTransition(Transition):
         """One wherever valid is false."""
         return type(self)(ones_unless(valid, self.values))
 
+    def sizes(self, state: Tensor) -> Tensor:
+        """Every row is alone."""
+        return state.abs()
+
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
         """Gradient in the values, summed over columns."""
         gradient = (cotangent * before.conj()).sum(-1)

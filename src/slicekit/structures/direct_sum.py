@@ -103,6 +103,11 @@ class SumTransition(_Sum, Transition):
         """The parts' added up, so that a small part counts as much as a large one."""
         return torch.stack([part.isometry_defect() for part in self.parts]).sum(0)
 
+    def sizes(self, state: Tensor) -> Tensor:
+        """Part by part."""
+        rows = zip(self.parts, self.split(state), strict=True)
+        return torch.cat([part.sizes(x) for part, x in rows], -2)
+
 
 @dataclass(frozen=True, eq=False)
 class SumGenerator(_Sum, Generator):
