@@ -110,7 +110,7 @@ def directions(
     norms = norms.masked_fill(zero, 1)
     log_norms = _log_norms(norms.log(), peaks, zero)
     direction = x.div_(norms.unsqueeze(2)) if x is not states else x / norms.unsqueeze(2)
-    return direction, log_norms, norms, peaks
+    return direction, log_norms, norms, peaks.contiguous()
 
 
 def pull_directions(
