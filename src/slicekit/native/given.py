@@ -58,7 +58,13 @@ class Task(ctypes.Structure):
             shapes["starts"] = (-(-length // size), batch, dim, columns)
         found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
         found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"factors": (few if self.rescale else (0, 0, 0), real)}
+        return found | {"factors": (self._factors(), real)}
+
+    def _factors(self) -> tuple[int, ...]:
+        """One for each number of a state, at the beginning of each window of `rescale` steps."""
+        if not self.rescale:
+            return (0,)
+        return (self.batch, -(-self.length // self.rescale), self.dim, self.columns)
 
 
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:

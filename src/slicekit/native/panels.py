@@ -180,7 +180,7 @@ class Panels:
     def _expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array."""
         batch, length = self._shape()
-        columns, dtype = self.state.shape[2], self.state.dtype
+        dtype = self.state.dtype
         state = self.state.shape, dtype
         states = (batch, length, *self.state.shape[1:]), dtype
         path = self.increments.shape, dtype
@@ -195,8 +195,14 @@ class Panels:
             "in_states": states,
             "inputs": states,
             "in_inputs": states,
-            "factors": ((batch, length, columns) if self.rescale else (0, 0, 0), dtype),
+            "factors": (self._factor_shape(), dtype),
         }
+
+    def _factor_shape(self) -> tuple[int, ...]:
+        batch, length = self._shape()
+        if not self.rescale:
+            return (0,)
+        return (batch, -(-length // self.rescale), *self.state.shape[1:])
 
     def _keep(self, problem: _Problem, kept: Tensor | None) -> None:
         """Set the address of the transitions that are kept, if they are."""
@@ -243,8 +249,7 @@ class Panels:
         problem = self._problem()
         batch, length = self._shape()
         states = self.state.new_empty(batch, length, *self.state.shape[1:])
-        shape = (batch, -(-length // self.rescale), *self.state.shape[1:]) if self.rescale else (0,)
-        factors = self.state.new_ones(shape)
+        factors = self.state.new_ones(self._factor_shape())
         fill(problem, self._expected, {"states": states, "factors": factors})
         self._keep(problem, kept)
         workspace = self._workspace(problem, False)

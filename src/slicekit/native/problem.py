@@ -38,8 +38,10 @@ class Problem(ctypes.Structure):
             "increments": (self.batch, self.length, self.channels),
             **dict.fromkeys(("state", "last"), state),
             **dict.fromkeys(("inputs", "states"), steps),
-            "factors": (self.batch, self.length, self.columns) if self.rescale else (0, 0, 0),
+            "factors": (0,),
         }
+        if self.rescale:
+            shapes["factors"] = (self.batch, -(-self.length // self.rescale), self.columns)
         shapes |= self.parameters()
         found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
         found |= {f"in_{name}": wanted for name, wanted in found.items()}
