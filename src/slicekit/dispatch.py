@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
 
 
 def _default_keys() -> tuple[Any, Any]:
@@ -30,6 +31,38 @@ def _default_keys() -> tuple[Any, Any]:
 
 
 _INCLUDED, _EXCLUDED = _default_keys()
+
+
+def surrounded() -> bool:
+    """Whether a transform or a dispatch mode is at work, which must see every operation."""
+    return peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0
+
+
+def autocast_off(device: torch.device) -> Any:
+    """Full precision on a device; on `meta`, which knows no autocast, nothing is computed."""
+    return torch.autocast("cpu" if device.type == "meta" else device.type, enabled=False)
+
+
+def apply(function: Any, subject: str, way_out: str, *args: Any) -> Any:
+    """`function.apply(*args)`, with advice where forward-mode derivatives are asked of it.
+
+    Args:
+        function: an autograd Function without a `jvp`, which torch.compile could not trace.
+        subject: whose derivatives they are.
+        way_out: what to do instead.
+        args: its arguments.
+    """
+    if torch.compiler.is_compiling():
+        return function.apply(*args)
+    try:
+        return function.apply(*args)
+    except NotImplementedError as error:
+        if "jvp" not in str(error):
+            raise
+        raise RuntimeError(
+            f"{subject} derivatives in reverse mode only, and torch.func.jvp, jacfwd and hessian "
+            f"take forward mode; {way_out}"
+        ) from error
 
 
 @contextmanager

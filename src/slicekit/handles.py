@@ -85,7 +85,7 @@ class Handled(metaclass=_Settled):
                 raise RuntimeError("a structure or flow was made inside a compiled function")
             return self._handle.name
         handle = self.handle
-        if _recording():
+        if recording():
             keep(handle.name)
         return handle.name
 
@@ -145,7 +145,7 @@ def keep(name: str) -> None:
         _kept.setdefault(name, (handle, description))
 
 
-def _recording() -> bool:
+def recording() -> bool:
     """Whether operators are written down, by torch.fx or torch.jit."""
     return (
         _get_dispatch_mode(_TorchDispatchModeKey.PROXY) is not None

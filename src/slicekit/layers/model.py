@@ -74,6 +74,11 @@ class SequenceModel(nn.Module):
             raise ValueError(
                 f"vocabulary={vocabulary}, channels={channels}; expected exactly one of them"
             )
+        if mixer is not None and (isinstance(mixer, nn.Module) or not callable(mixer)):
+            raise TypeError(
+                f"mixer is a {type(mixer).__name__}; expected a function from the width to a new "
+                "module, such as lambda width: SLiCE(width, Diagonal(width))"
+            )
         if (mixer is None) == (blocks is None):
             raise ValueError("expected exactly one of mixer and blocks")
         if not embed and (channels is None or (mixer is not None and channels != width)):

@@ -18,6 +18,7 @@ from slicekit.checks import (
     check_positive,
     check_shape,
 )
+from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
@@ -232,7 +233,7 @@ class SLiCE(nn.Module):
             # Padding may hold anything, and 0 * NaN would reach the gradients of the drive.
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
         given = x.dtype
-        with torch.autocast(x.device.type, enabled=False):
+        with autocast_off(x.device):
             states, final = self._trajectory(_full(x), state, lengths, scan or self.scan)
         warn_if_exploded(final["hidden"])
         if isinstance(states, Projective):
@@ -348,7 +349,7 @@ class SLiCE(nn.Module):
         """
         if isinstance(self.flow, LogODE):
             raise ValueError(f"flow={self.flow!r}; expected a flow whose steps are elements")
-        with torch.autocast(x.device.type, enabled=False):
+        with autocast_off(x.device):
             if isinstance(x, Tabulated) and self.pointwise:
                 rows = _full(x).map(self.drive).table
             else:

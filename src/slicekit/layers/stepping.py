@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
 from torch.nn.modules import module as modules
 
+from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE, resolve
 from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.parameters import OwnedTensors
@@ -60,7 +60,7 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     if state is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     hidden = state.tensors.get("hidden")
-    if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor or _surrounded():
+    if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor or surrounded():
         return None
     plan = _plan(layer, x)
     if plan is None:
@@ -70,11 +70,6 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
         return None
     out, finite = found
     return out, State({"hidden": out}), finite
-
-
-def _surrounded() -> bool:
-    """Whether a transform or a dispatch mode is at work, which must see every operation."""
-    return peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:

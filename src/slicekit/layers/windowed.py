@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from slicekit.checks import concrete
+from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE
 from slicekit.layers.state import State
 from slicekit.paths.cutting import OpenWindow, cut, ends
@@ -95,7 +97,7 @@ def run_windows(
 def _lift(layer: "SLiCE", basis: LieBasis, dtype: torch.dtype) -> Parameters:
     """The parameters of the brackets; kept while nothing is trained, because steps ask again."""
     own = layer.A(dtype)
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if torch.is_grad_enabled() or not concrete(*own.values()) or surrounded():
         return layer.structure.lift_parameters(own, basis)
     known = _lifted.get(layer)
     # By value: neither address nor version tells when a fused optimiser has changed a weight.

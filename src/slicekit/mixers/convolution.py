@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.checks import HALF, check_floating, check_shape, concrete
-from slicekit.dispatch import plain_torch
+from slicekit.dispatch import apply, plain_torch
+from slicekit.mixers.flop_counts import of_convolution_adjoint, of_short_convolution
 from slicekit.native import short_convolution as native
 from slicekit.native.mapping import map_by_loop
 
@@ -107,7 +109,8 @@ def short_convolution(
     taped = torch.is_grad_enabled() and any(y.requires_grad for y in tensors)
     if concrete(*tensors) and not taped:
         return native.forward([*operands], activation).to(x.dtype)
-    (outputs,) = _ShortConvolution.apply(*operands, activation)
+    advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
+    (outputs,) = apply(_ShortConvolution, "short_convolution has", advice, *operands, activation)
     return outputs.to(x.dtype)
 
 
@@ -241,3 +244,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return map_by_loop(_Adjoint, info, in_dims, args)
+
+
+register_flop_formula(torch.ops.slicekit.short_convolution)(of_short_convolution)
+register_flop_formula(torch.ops.slicekit.short_convolution_adjoint)(of_convolution_adjoint)

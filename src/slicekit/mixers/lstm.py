@@ -16,12 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.checks import check_finite
-from slicekit.dispatch import vjp
+from slicekit.dispatch import autocast_off, vjp
 from slicekit.layers.state import State, last_valid
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
+from slicekit.mixers.flop_counts import of_lstm, of_lstm_adjoint
 from slicekit.mixers.headwise import check_dropout
 from slicekit.paths import valid_mask
 
@@ -88,7 +90,7 @@ class LSTM(Mixer):
             past = ~valid_mask(lengths, x.shape[1])
             x = torch.cat([x, past.unsqueeze(-1).to(work)], -1)
             weights[0] = torch.cat([weights[0], self._holding(weights[0])], -1)
-        with torch.autocast(x.device.type, enabled=False):
+        with autocast_off(x.device):
             if torch.compiler.is_compiling():
                 y, _, cells = _fused(x, hidden, cell, weights)
             else:
@@ -172,3 +174,7 @@ def _pull_back(ctx: Any, *cotangents: Tensor) -> Any:
 
 
 _fused.register_autograd(_pull_back, setup_context=_keep)
+
+
+register_flop_formula(torch.ops.slicekit.lstm)(of_lstm)
+register_flop_formula(torch.ops.slicekit.lstm_adjoint)(of_lstm_adjoint)

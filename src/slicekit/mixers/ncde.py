@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.checks import HALF
+from slicekit.dispatch import autocast_off
 from slicekit.layers.state import State
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
@@ -89,7 +90,7 @@ class NCDE(Mixer):
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """One interval after the other."""
-        with torch.autocast(x.device.type, enabled=False):
+        with autocast_off(x.device):
             return self._mix(x.float() if x.dtype in HALF else x, state, lengths)
 
     def _mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:

@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import plain_torch
+from slicekit.dispatch import apply, plain_torch
 from slicekit.mixers import slstm_passes as passes
+from slicekit.mixers.flop_counts import of_slstm, of_slstm_adjoint
 from slicekit.native.mapping import map_by_loop
 
 CLOSED = -1e35
@@ -68,7 +70,8 @@ def slstm_recurrence(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[
     if torch.compiler.is_compiling() and not taped:
         results = _loop(*operands, False)
     else:
-        results = _Loop.apply(*operands, taped)
+        advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
+        results = apply(_Loop, "the fast loop of the sLSTM has", advice, *operands, taped)
     hidden, last, *_ = results
     return hidden, last
 
@@ -179,3 +182,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return map_by_loop(_Adjoint, info, in_dims, args)
+
+
+register_flop_formula(torch.ops.slicekit.slstm)(of_slstm)
+register_flop_formula(torch.ops.slicekit.slstm_adjoint)(of_slstm_adjoint)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from slicekit.dispatch import autocast_off
 from slicekit.scans import propagate
 from slicekit.structures import DiagonalTransition
 
@@ -83,7 +84,7 @@ def by_chunks(
     size = min(chunk, length)
     powers = powers_of(transition, size)
     parts = torch.cat([powers.real, powers.imag], 1)[..., :size]
-    with torch.autocast(x.device.type, enabled=False):
+    with autocast_off(x.device):
         chunks = _cut(x, size)
         driven = gain * _join(chunks @ parts.mT, batch, -(-length // size))
         starts = _chunk_starts(powers[..., -1], hidden, driven[:, : length // size])

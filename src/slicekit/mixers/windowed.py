@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.checks import HALF, Lengths, check_lengths
+from slicekit.dispatch import autocast_off
 from slicekit.layers.state import State
 from slicekit.layers.windowed import Places
 from slicekit.mixers.arguments import check_sizes
@@ -118,7 +119,7 @@ class WindowedCDE(Mixer):
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """One window after the other."""
-        with torch.autocast(x.device.type, enabled=False):
+        with autocast_off(x.device):
             return self._mix(x.float() if x.dtype in HALF else x, state, lengths)
 
     def _mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:

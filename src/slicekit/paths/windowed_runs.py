@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import plain_torch
+from slicekit.dispatch import apply, plain_torch
 from slicekit.native import log_signatures as native
 from slicekit.paths.lie_bases import LieBasis, hall, lyndon
 from slicekit.paths.tensor_algebra import signature, tensor_log
@@ -33,7 +34,10 @@ def run_windows(
         (batch, windows, basis.size).
     """
     if native.suits(increments, basis):
-        result = _LogSignatures.apply(increments, edges, window, basis)
+        advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
+        result = apply(
+            *(_LogSignatures, "log_signatures has", advice, increments, edges, window, basis)
+        )
         assert isinstance(result, Tensor)
         return result
     return in_torch(increments, basis, window, edges)
@@ -141,6 +145,30 @@ def _(
     depth: int,
 ) -> Tensor:
     return torch.empty_like(increments, memory_format=torch.contiguous_format)
+
+
+def _flops(
+    increments: tuple[int, ...],
+    edges: Any,
+    window: int,
+    name: str,
+    channels: int,
+    depth: int,
+    **_: Any,
+) -> int:
+    """Chen's relation for each increment: a product for each element of the basis."""
+    return 2 * increments[0] * increments[1] * BASES[name](channels, depth).size
+
+
+def _pullback_flops(
+    increments: tuple[int, ...], edges: Any, gradient: Any, *rest: Any, **_: Any
+) -> int:
+    """Twice the forward pass."""
+    return 2 * _flops(increments, edges, *rest)
+
+
+register_flop_formula(torch.ops.slicekit.log_signatures)(_flops)
+register_flop_formula(torch.ops.slicekit.log_signatures_pullback)(_pullback_flops)
 
 
 def _key(basis: LieBasis) -> tuple[str, int, int]:

@@ -16,6 +16,7 @@ from slicekit.checks import (
     check_same_device,
     check_shape,
 )
+from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
 from slicekit.native import available, warn_once
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
@@ -274,7 +275,7 @@ def _run(
             "so direction and norm can't be carried apart"
         )
     driven = _inputs(inputs, source, state, lengths, work)
-    with torch.autocast(state.columns.device.type, enabled=False):
+    with autocast_off(state.columns.device):
         found = scan.run(Recurrence(source, state.columns, driven, readout, projective))
     if not projective:
         outputs = state.plain(found.outputs)

@@ -9,17 +9,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import plain_torch
+from slicekit.dispatch import apply, plain_torch
 from slicekit.handles import Handled
 from slicekit.native.mapping import map_by_loop
 from slicekit.scans.base import Recurrence, Solution
 from slicekit.scans.chunk_passes import Passes
+from slicekit.scans.flop_counts import of_adjoint, of_scan
 from slicekit.scans.inputs import as_tensors
 from slicekit.scans.native_passes import NativePasses
 from slicekit.scans.outer_passes import OuterPasses
 from slicekit.scans.scales import WINDOW, directions, pull_directions
 from slicekit.scans.sources import keep_named, rebuild
+
+ADVICE = ("Chunked() and Native() have", "use scan=Recurrent(), where a scan can be chosen")
 
 
 def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
@@ -46,7 +50,7 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     else:
         # How much is kept depends on the length, which a compiled graph should leave open.
         keep = taped and not torch.compiler.is_compiling()
-        results = _OpaqueScan.apply(plan, held, keep, *operands)
+        results = apply(_OpaqueScan, *ADVICE, plan, held, keep, *operands)
     outputs, last, log_norm = results[:3]
     return Solution(outputs, last, log_norm if recurrence.projective else None)
 
@@ -214,7 +218,10 @@ class _OpaqueScan(torch.autograd.Function):
             found = _scan_adjoint(*ctx.plan, list(operands), list(saved), *in_results, needed)
         else:
             needed = list(ctx.needs_input_grad[3:])
-            found = _Adjoint.apply(ctx.plan, ctx.count, needed, *in_results, *operands, *saved)
+            found = apply(
+                *(_Adjoint, *ADVICE, ctx.plan, ctx.count, needed),
+                *(*in_results, *operands, *saved),
+            )
         triples = zip(operands, found, needed, strict=True)
         return (None, None, None, *(g if _differentiable(x) and n else None for x, g, n in triples))
 
@@ -254,3 +261,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return map_by_loop(_Adjoint, info, in_dims, args)
+
+
+register_flop_formula(torch.ops.slicekit.scan)(of_scan)
+register_flop_formula(torch.ops.slicekit.scan_adjoint)(of_adjoint)

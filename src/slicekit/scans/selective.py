@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.checks import (
     HALF,
@@ -32,7 +33,7 @@ from slicekit.checks import (
     check_shape,
     concrete,
 )
-from slicekit.dispatch import plain_torch
+from slicekit.dispatch import apply, plain_torch
 from slicekit.native import available, reason, warn_once
 from slicekit.native import selective as native
 from slicekit.native.mapping import map_by_loop
@@ -40,6 +41,7 @@ from slicekit.paths import mask_past_end
 from slicekit.scans.base import Scan
 from slicekit.scans.chunked import Chunked
 from slicekit.scans.entry import propagate
+from slicekit.scans.flop_counts import of_selective_adjoint, of_selective_scan
 from slicekit.scans.native import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
@@ -146,7 +148,8 @@ def _run_kernel(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor,
     taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     if concrete(*operands) and not taped:
         return native.forward(operands, lengths)[:2]
-    outputs, last, _ = _SelectiveScan.apply(*operands, lengths)
+    advice = "use scan=Recurrent(), where a scan can be chosen"
+    outputs, last, _ = apply(_SelectiveScan, "selective_scan has", advice, *operands, lengths)
     return outputs, last
 
 
@@ -301,3 +304,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return map_by_loop(_Adjoint, info, in_dims, args)
+
+
+register_flop_formula(torch.ops.slicekit.selective_scan)(of_selective_scan)
+register_flop_formula(torch.ops.slicekit.selective_scan_adjoint)(of_selective_adjoint)

@@ -15,8 +15,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import plain_torch, vjp
+from slicekit.dispatch import apply, plain_torch, vjp
+from slicekit.handles import recording
 from slicekit.native import exponential as native
 from slicekit.structures.base import Generator, Transition
 
@@ -88,6 +91,20 @@ def _(a: Tensor, cotangent: Tensor) -> Tensor:
     return torch.empty_like(a, memory_format=torch.contiguous_format)
 
 
+def _flops(a: tuple[int, ...], *_: Any, **__: Any) -> int:
+    """Some ten products of matrices for each exponential."""
+    return 2 * 10 * math.prod(a) * a[-1]
+
+
+def _pullback_flops(a: tuple[int, ...], *_: Any, **__: Any) -> int:
+    """Twice the exponential."""
+    return 2 * _flops(a)
+
+
+register_flop_formula(torch.ops.slicekit.matrix_exponential)(_flops)
+register_flop_formula(torch.ops.slicekit.matrix_exponential_pullback)(_pullback_flops)
+
+
 def _reference_pullback(a: Tensor, cotangent: Tensor) -> Tensor:
     """The same from torch.matrix_exp: corner of the exponential of [[A*, G], [0, A*]]."""
     star, size = a.mH, a.shape[-1]
@@ -149,7 +166,8 @@ def matrix_exponential(a: Tensor) -> Tensor:
         >>> matrix_exponential(half_turn).diagonal()
         tensor([-1., -1.])
     """
-    result = _MatrixExponential.apply(a)
+    advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
+    result = apply(_MatrixExponential, "matrix_exponential has", advice, a)
     assert isinstance(result, Tensor)
     return result
 
@@ -251,6 +269,8 @@ def exponential_action(generator: Generator, substeps: int | None = None) -> Exp
     if torch.compiler.is_compiling():
         raise ValueError("Exponential() can't look at traced data; use Exponential(substeps=n)")
     bound = generator.norm_bound().detach()
+    if bound.is_meta or (isinstance(bound, FakeTensor) and not recording()):
+        return ExponentialAction(generator, 1, _degree(1.0, epsilon))  # nothing is computed
     try:
         norm = float(bound.amax()) if bound.numel() else 0.0
     except RuntimeError as error:
