@@ -1,0 +1,74 @@
+"""Log-depth scan: pairs of transitions are composed until all prefixes are known."""
+
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from jax import Array, lax
+
+from slicekit.jax.scans.base import Recurrence, Scan, Solution, contract, dense_inputs
+from slicekit.jax.structures import BlockTransition, Transition
+
+Affine = tuple[Transition, Array | None]
+
+
+@dataclass(frozen=True)
+class Associative(Scan):
+    """The paper's parallel scan: depth log(length), every prefix product is formed.
+
+    Structures that are not closed are composed as dense matrices, which is announced once.
+    """
+
+    citations: ClassVar[tuple[str, ...]] = ("blelloch1990",)
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        """Prefix products applied to the initial state.
+
+        Raises:
+            ValueError: for projective states, whose products could overflow.
+        """
+        if recurrence.projective:
+            raise ValueError("scan=Associative() can't carry projective states; use Chunked()")
+        source = recurrence.source
+        transition = closed(source.transition(source.steps()))
+        states = prefixes(transition, dense_inputs(recurrence.inputs), recurrence.state)
+        outputs = states if recurrence.readout is None else contract(recurrence.readout, states)
+        return Solution(outputs, states[-1])
+
+
+def prefixes(transition: Transition, inputs: Array | None, state: Array) -> Array:
+    """The states after every step, (steps, batch, dim, columns), from a state before them."""
+    prefix, driven = lax.associative_scan(_compose, (transition, inputs), axis=0)
+    states = prefix.act(state)
+    return states if driven is None else states + driven
+
+
+def _compose(earlier: Affine, later: Affine) -> Affine:
+    transition = later[0].compose(earlier[0])
+    if later[1] is None or earlier[1] is None:
+        return transition, None
+    return transition, later[0].act(earlier[1]) + later[1]
+
+
+def compose_all(transition: Transition, inputs: Array | None) -> Any:
+    """All steps in one: a transition (batch,), and what inputs (steps, batch, ...) come to."""
+    prefix, driven = lax.associative_scan(_compose, (transition, inputs), axis=0)
+    return prefix.map(lambda x: x[-1]), None if driven is None else driven[-1]
+
+
+def closed(transition: Transition) -> Transition:
+    """Transitions that compose: the same, or as dense matrices, which is said once."""
+    if transition.closed:
+        return transition
+    _announce(type(transition).__name__, transition.dim)
+    return BlockTransition(transition.as_dense()[..., None, :, :])
+
+
+@lru_cache(maxsize=256)
+def _announce(kind: str, dim: int) -> None:
+    warnings.warn(
+        f"Associative() composes {kind} as dense {dim} x {dim} matrices, "
+        "because products leave the structure; Chunked() and Recurrent() do not",
+        stacklevel=6,
+    )

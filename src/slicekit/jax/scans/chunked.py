@@ -1,0 +1,83 @@
+"""Chunks of steps: transitions are made and forgotten chunk by chunk, backwards made again."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from slicekit.descriptions.checks import check_size
+from slicekit.jax.scans.associative import prefixes
+from slicekit.jax.scans.base import (
+    FromIncrements,
+    FromTransitions,
+    Recurrence,
+    Scan,
+    Solution,
+    contract,
+    dense_inputs,
+)
+from slicekit.jax.scans.recurrent import step_of, zero_scale
+
+SIZE = 64
+"""Steps in a chunk, unless the user says."""
+
+
+@dataclass(frozen=True)
+class Chunked(Scan):
+    """Chunk after chunk; memory grows with the states and not with the transitions.
+
+    Args:
+        size: steps in a chunk; None is 64.
+        parallel: whether the steps of a chunk are composed side by side, by an associative scan;
+            None does so for closed structures anywhere but on a CPU, where a loop is faster.
+            Structures that are not closed, and projective states, always go step by step.
+    """
+
+    size: int | None = None
+    parallel: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        if self.size is not None:
+            check_size("size", self.size)
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        """Scan over the chunks; what is left over is one shorter chunk."""
+        source = recurrence.source
+        if isinstance(source, FromIncrements) and source.structure.ragged:
+            source = source.prepared()  # scattered once, not in every chunk
+        recurrence = recurrence._replace(source=source)
+        xs = (source.steps(), recurrence.inputs, recurrence.readout)
+        size = SIZE if self.size is None else self.size
+        whole = source.length // size * size
+        carry: Any = (recurrence.state, zero_scale(recurrence))
+        chunk = jax.checkpoint(self._chunk(recurrence))
+        found = []
+        if whole:
+            shape = (whole // size, size)
+            parts = jax.tree.map(lambda x: x[:whole].reshape(*shape, *x.shape[1:]), xs)
+            carry, made = lax.scan(chunk, carry, parts)
+            found.append(jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made))
+        if whole < source.length:
+            carry, made = chunk(carry, jax.tree.map(lambda x: x[whole:], xs))
+            found.append(made)
+        outputs, scales = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+        return Solution(outputs, carry[0], scales)
+
+    def _chunk(self, recurrence: Recurrence) -> Any:
+        source, projective = recurrence.source, recurrence.projective
+        parallel = jax.default_backend() != "cpu" if self.parallel is None else self.parallel
+
+        def chunk(carry: Any, x: Any) -> Any:
+            steps, inputs, queries = x
+            transition = source.transition(steps)
+            if not (parallel and transition.closed) or projective:
+                made = FromTransitions(transition)
+                return lax.scan(step_of(made, projective), carry, (made.steps(), inputs, queries))
+            states = prefixes(transition, dense_inputs(inputs), carry[0])
+            outputs = states if queries is None else contract(queries, states)
+            return (states[-1], None), (outputs, None)
+
+        return chunk

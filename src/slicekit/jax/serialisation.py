@@ -1,0 +1,244 @@
+"""Models on disk, in the one format of slicekit: what torch saved JAX loads, and the reverse.
+
+The tensors have the same names, shapes and meaning in both, and the configuration names the same
+classes. A configuration only names classes that are known here, or that the caller hands over:
+loading a file runs no code from it.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from safetensors import SafetensorError, safe_open
+from safetensors.flax import save_file
+
+from slicekit.files import replacing
+from slicekit.jax import flows, layers, scans, structures
+from slicekit.jax.layers.block import gelu
+
+FORMAT = "slicekit-model-1"
+
+_KNOWN: dict[str, type] = {
+    name: value
+    for room in (structures, flows, scans, layers)
+    for name, value in vars(room).items()
+    if isinstance(value, type)
+}
+_ACTIVATIONS: dict[str, Any] = {
+    "Tanh": jnp.tanh,
+    "GELU": gelu,
+    "GLU": jax.nn.glu,
+    "ReLU": jax.nn.relu,
+    "SiLU": jax.nn.silu,
+    "Sigmoid": jax.nn.sigmoid,
+    "Softplus": jax.nn.softplus,
+}
+"""Activations by their names in torch.nn."""
+
+_ONLY_TORCH = {"Native"}
+"""Scans that only torch has: None, the fastest, stands in for them."""
+
+
+def named_arrays(model: Any) -> dict[str, Array]:
+    """Every array of a model by the name that torch's twin has in its state_dict.
+
+    >>> layer = layers.SLiCE(2, structures.Dense(3), key=jax.random.key(0))
+    >>> sorted(named_arrays(layer))
+    ['A.blocks', 'start.bias', 'start.weight']
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    return {_name(path): x for path, x in leaves}
+
+
+def with_arrays(model: Any, arrays: dict[str, Any]) -> Any:
+    """The same model with other arrays, by the names of `named_arrays`.
+
+    Raises:
+        ValueError: if a name is missing or left over, or a shape does not fit.
+    """
+    leaves, tree = jax.tree_util.tree_flatten_with_path(model)
+    own, ragged = {_name(path): x for path, x in leaves}, _ragged(model)
+    missing, over = sorted(own.keys() - arrays.keys()), sorted(arrays.keys() - own.keys())
+    if missing or over:
+        raise ValueError(
+            f"the tensors are not those of the model; missing: {', '.join(missing) or 'nothing'}; "
+            f"left over: {', '.join(over) or 'nothing'}"
+        )
+    for name, x in own.items():
+        if name not in ragged and tuple(arrays[name].shape) != x.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(arrays[name].shape)}, expected {tuple(x.shape)}"
+            )
+    return jax.tree_util.tree_unflatten(tree, [jnp.asarray(arrays[name]) for name in own])
+
+
+def _name(path: Any) -> str:
+    keys = (getattr(k, "name", getattr(k, "key", getattr(k, "idx", None))) for k in path)
+    return ".".join(str(key) for key in keys)
+
+
+def _ragged(model: Any) -> set[str]:
+    """Names of arrays whose number of elements is random (a sparsity pattern)."""
+    found, _ = jax.tree_util.tree_flatten_with_path(
+        model, is_leaf=lambda x: isinstance(x, layers.SLiCE)
+    )
+    owners = ((path, x) for path, x in found if isinstance(x, layers.SLiCE))
+    return {
+        ".".join(part for part in (_name(path), "A", name) if part)
+        for path, x in owners
+        for name in x.structure.ragged
+    }
+
+
+def load(path: str | os.PathLike[str], *, classes: Iterable[type] = ()) -> Any:
+    """Read a model that `slicekit.save` or `slicekit.jax.save` wrote.
+
+    Args:
+        path: the file, such as model.safetensors in the folder of a `slicekit train`.
+        classes: your own structures and modules that the model contains.
+
+    Returns:
+        The model, with the file's numbers.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is damaged, truncated, no slicekit model, names a class that is not here,
+            or is in float64 while JAX is not.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no model at {path}")
+    try:
+        with safe_open(path, framework="flax") as stored:
+            text = (stored.metadata() or {}).get("slicekit")
+            names = list(stored.keys())
+            double = [x for x in names if stored.get_slice(x).get_dtype() == "F64"]
+            if double and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+                raise ValueError(
+                    f"{path} holds float64 ({double[0]}), which JAX would round to float32: "
+                    'jax.config.update("jax_enable_x64", True) first'
+                )
+            arrays = {x: stored.get_tensor(x) for x in names}
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+    try:
+        header = json.loads(text or "")
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
+    try:
+        model = build(header["model"], {cls.__name__: cls for cls in classes})
+        return with_arrays(model, arrays)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: the model can't be built again: {error}") from error
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model to one file, atomically, which `slicekit.load` reads into torch.
+
+    Args:
+        model: `SLiCE`, `Block` or `SequenceModel`.
+        path: the file, by custom with the ending .safetensors.
+
+    Raises:
+        TypeError: if a part of the model can't be described; nothing is written then.
+    """
+    configuration = json.dumps({"format": FORMAT, "model": describe(model, "model")})
+    arrays = {name: np.asarray(x) for name, x in named_arrays(model).items()}
+    # A pattern of places is int64 in torch, whatever JAX holds integers in.
+    integers = {name: x.astype(np.int64) for name, x in arrays.items() if x.dtype.kind == "i"}
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
+    with replacing(target) as temporary:
+        save_file(arrays | integers, temporary, metadata={"slicekit": configuration})
+
+
+def describe(value: Any, place: str) -> Any:
+    """A description by plain data, as `slicekit.serialisation.describe` makes of torch's twin.
+
+    Raises:
+        TypeError: if it can't be described.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [describe(x, f"{place}[{i}]") for i, x in enumerate(value)]}
+    for name, activation in _ACTIVATIONS.items():
+        if value is activation:
+            return {"nn": name}
+    arguments = _arguments(value)
+    if arguments is None:
+        raise TypeError(
+            f"{place} is a {type(value).__name__}, which can't be saved by its configuration; save "
+            "its arrays and build it in code"
+        )
+    name, described = type(value).__name__, {}
+    if _KNOWN.get(name) is not type(value):
+        described["own"] = True
+    described["class"] = name
+    described["arguments"] = {k: describe(v, f"{place}.{k}") for k, v in arguments.items()}
+    return described
+
+
+def _arguments(value: Any) -> dict[str, Any] | None:
+    """The arguments that make a value again, but for its arrays."""
+    if isinstance(value, layers.SLiCE):
+        names = ("channels", "structure", "drive", "initial", "flow", "scan", "projective")
+        return {name: getattr(value, name) for name in names} | {"affine": value.B is not None}
+    if isinstance(value, layers.Block):
+        return {name: getattr(value, name) for name in ("mixer", "width", "wiring", "dropout")}
+    if isinstance(value, layers.SequenceModel):
+        names = ("vocabulary", "channels", "outputs", "width", "blocks", "pool", "final_norm")
+        norm = layers.LayerNorm() if value.norm is None else _policy(value.norm)
+        rest = {"embed": value.embedding is not None, "wiring": layers.Wiring(norm=norm)}
+        return {name: getattr(value, name) for name in names} | rest
+    if isinstance(value, scans.Chunked):
+        return {"size": value.size}
+    if isinstance(value, layers.Pointwise) or isinstance(value, type):
+        return None
+    if hasattr(value, "configuration"):
+        return value.configuration()
+    if is_dataclass(value):
+        return {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    return None
+
+
+def _policy(norm: layers.Norm) -> Any:
+    return layers.RMSNorm(norm.eps) if norm.bias is None else layers.LayerNorm(norm.eps)
+
+
+def build(described: Any, handed: dict[str, type]) -> Any:
+    """What `describe` described, with fresh parameters; `handed` are the caller's own classes."""
+    if not isinstance(described, dict):
+        return described
+    if "tuple" in described:
+        return tuple(build(x, handed) for x in described["tuple"])
+    if "list" in described:
+        return [build(x, handed) for x in described["list"]]
+    if "nn" in described:
+        if described["nn"] not in _ACTIVATIONS:
+            raise ValueError(f"it names torch.nn.{described['nn']}, which has no twin here")
+        return _ACTIVATIONS[described["nn"]]
+    name = described["class"]
+    known = handed if described.get("own") else handed | _KNOWN
+    if name in _ONLY_TORCH and name not in known:
+        return None
+    if name not in known:
+        raise ValueError(
+            f"it holds a {name}, which slicekit.jax does not have; hand its class over"
+        )
+    arguments = {k: build(v, handed) for k, v in described["arguments"].items()}
+    positional, make = arguments.pop("*", ()), known[name]
+    if issubclass(make, layers.SLiCE | layers.Block | layers.SequenceModel):
+        make = partial(make, key=jax.random.key(0))
+    return make(*positional, **arguments)
