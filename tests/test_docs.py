@@ -9,8 +9,14 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+NEEDS = {"jax.md": ("jax", "equinox")}
+"""What the examples of a page import that need not be installed."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    for name in NEEDS.get(page.name, ()):
+        pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)

@@ -16,7 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cli": ("typer", "rich"),
     "plot": ("matplotlib",),
     "sklearn": ("scikit-learn",),
-    "jax": ("jax",),
+    "jax": ("jax", "equinox"),
     "aeon": ("aeon",),
     "peers": (
         "torch-slices",

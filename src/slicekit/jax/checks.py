@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from slicekit.descriptions.checks import Size, check_sizes, place
 
@@ -31,7 +32,7 @@ def concrete(*arrays: Any) -> bool:
     >>> concrete(jnp.zeros(2)), jax.eval_shape(lambda x: jnp.ones(int(concrete(x))), 1.0).shape
     (True, (0,))
     """
-    return not any(isinstance(x, jax.core.Tracer) for x in arrays)
+    return not any(isinstance(x, Tracer) for x in arrays)
 
 
 def check_array(name: str, value: object) -> None:

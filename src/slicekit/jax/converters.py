@@ -121,7 +121,7 @@ def _field(structure: Structure, given: dict[str, Array], channels: int) -> dict
         shape = (channels, structure.dim, structure.dim)
         if len(indices) and ((indices < 0) | (indices >= np.array(shape))).any():
             raise ValueError(f"indices leave the shape {shape}")
-        places = np.ravel_multi_index(tuple(indices.T), shape)
+        places = np.asarray(np.ravel_multi_index(tuple(indices.T), shape))
         order = np.argsort(places)
         return {"values": given["data"][order], "places": jnp.asarray(places[order])}
     theirs = [given[name] for name in _THEIRS[type(structure)]]  # type: ignore[index]

@@ -5,6 +5,7 @@ classes. A configuration only names classes that are known here, or that the cal
 loading a file runs no code from it.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -13,18 +14,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from safetensors import SafetensorError, safe_open
-from safetensors.flax import save_file
+from safetensors import SafetensorError, deserialize, safe_open
+from safetensors.numpy import save_file
 
 from slicekit.files import replacing
 from slicekit.jax import flows, layers, scans, structures
 from slicekit.jax.layers.block import gelu
+from slicekit.jax.structures.sparse import blank
 
-FORMAT = "slicekit-model-1"
+FORMAT = "slicekit-model-2"
+
+_DTYPES: dict[str, Any] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": jnp.bfloat16,
+    "I64": np.int64,
+}
 
 _KNOWN: dict[str, type] = {
     name: value
@@ -113,32 +124,55 @@ def load(path: str | os.PathLike[str], *, classes: Iterable[type] = ()) -> Any:
         ValueError: if it is damaged, truncated, no slicekit model, names a class that is not here,
             or is in float64 while JAX is not.
     """
-    if not Path(path).is_file():
+    header, stored = _read(Path(path))
+    wide = [name for name, x in stored.items() if x.dtype == np.float64]
+    if wide and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"{path} holds float64 ({wide[0]}), which JAX would round to float32: "
+            'jax.config.update("jax_enable_x64", True) first'
+        )
+    handed = {cls.__name__: cls for cls in classes}
+    try:
+        # Only shapes are made: a stranger's file takes no more memory than its tensors need.
+        with blank():
+            model = eqx.filter_eval_shape(lambda: build(header["model"], handed))
+        return with_arrays(model, stored)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: the model can't be built again: {error}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the numbers of a file, checked against its digest."""
+    if not path.is_file():
         raise FileNotFoundError(f"no model at {path}")
     try:
-        with safe_open(path, framework="flax") as stored:
-            text = (stored.metadata() or {}).get("slicekit")
-            names = list(stored.keys())
-            double = [x for x in names if stored.get_slice(x).get_dtype() == "F64"]
-            if double and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-                raise ValueError(
-                    f"{path} holds float64 ({double[0]}), which JAX would round to float32: "
-                    'jax.config.update("jax_enable_x64", True) first'
-                )
-            arrays = {x: stored.get_tensor(x) for x in names}
-    except SafetensorError as error:
+        with safe_open(path, framework="np") as opened:
+            outer = opened.metadata() or {}
+        arrays = {
+            name: np.frombuffer(x["data"], _DTYPES[x["dtype"]]).reshape(x["shape"])
+            for name, x in deserialize(path.read_bytes())
+        }
+    except (SafetensorError, ValueError, KeyError) as error:
         raise ValueError(f"{path} is damaged or truncated: {error}") from error
+    text = outer.get("slicekit", "")
     try:
-        header = json.loads(text or "")
-        if header["format"] != FORMAT:
+        header = json.loads(text)
+        if header["format"] not in ("slicekit-model-1", FORMAT):
             raise KeyError("format")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is a safetensors file, but no slicekit model") from error
-    try:
-        model = build(header["model"], {cls.__name__: cls for cls in classes})
-        return with_arrays(model, arrays)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: the model can't be built again: {error}") from error
+    if header["format"] == FORMAT and outer.get("digest") != digest(text, arrays):
+        raise ValueError(f"{path} is damaged or truncated: its content does not fit its digest")
+    return header, arrays
+
+
+def digest(text: str, arrays: dict[str, np.ndarray]) -> str:
+    """Of a text and of arrays, as `slicekit.stored_files.digest` takes it of tensors."""
+    total = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
+    for name, x in sorted(arrays.items()):
+        total.update(f"{name} torch.{x.dtype} {tuple(x.shape)};".encode())
+        total.update(np.ascontiguousarray(x).tobytes())
+    return total.hexdigest()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -151,15 +185,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises:
         TypeError: if a part of the model can't be described; nothing is written then.
     """
-    configuration = json.dumps({"format": FORMAT, "model": describe(model, "model")})
+    text = json.dumps({"format": FORMAT, "model": describe(model, "model")})
     arrays = {name: np.asarray(x) for name, x in named_arrays(model).items()}
     # A pattern of places is int64 in torch, whatever JAX holds integers in.
-    integers = {name: x.astype(np.int64) for name, x in arrays.items() if x.dtype.kind == "i"}
+    arrays |= {name: x.astype(np.int64) for name, x in arrays.items() if x.dtype.kind == "i"}
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
     with replacing(target) as temporary:
-        save_file(arrays | integers, temporary, metadata={"slicekit": configuration})
+        # Made here, so that it has the rights of any new file of the user's.
+        temporary.touch()
+        save_file(arrays, temporary, metadata={"slicekit": text, "digest": digest(text, arrays)})
 
 
 def describe(value: Any, place: str) -> Any:
@@ -204,7 +240,7 @@ def _arguments(value: Any) -> dict[str, Any] | None:
         return {name: getattr(value, name) for name in names} | rest
     if isinstance(value, scans.Chunked):
         return {"size": value.size}
-    if isinstance(value, layers.Pointwise) or isinstance(value, type):
+    if isinstance(value, layers.Pointwise | type):
         return None
     if hasattr(value, "configuration"):
         return value.configuration()
@@ -234,9 +270,7 @@ def build(described: Any, handed: dict[str, type]) -> Any:
     if name in _ONLY_TORCH and name not in known:
         return None
     if name not in known:
-        raise ValueError(
-            f"it holds a {name}, which slicekit.jax does not have; hand its class over"
-        )
+        raise ValueError(f"it holds a {name}, which is not in slicekit.jax; hand its class over")
     arguments = {k: build(v, handed) for k, v in described["arguments"].items()}
     positional, make = arguments.pop("*", ()), known[name]
     if issubclass(make, layers.SLiCE | layers.Block | layers.SequenceModel):

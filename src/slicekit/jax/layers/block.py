@@ -180,17 +180,15 @@ class Block(eqx.Module):
         if lengths is not None:
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
         normed = _through(self.norm_before_mixer)
+        dense = x.dense() if isinstance(x, Tabulated) else x
         if self.windowed:
-            x = x.dense() if isinstance(x, Tabulated) else x
-            standing = self.places(x, state, lengths)
-            mixed, state = self.mixer(normed(x), state, lengths, True)
-            x = standing.select(x)
-        elif isinstance(x, Tabulated):
-            mixed, state = self.mixer(x.map(normed), state, lengths, True)
-            x = x.dense()
+            standing = self.places(dense, state, lengths)
+            mixed, state = self.mixer(normed(dense), state, lengths, True)
+            dense = standing.select(dense)
         else:
-            mixed, state = self.mixer(normed(x), state, lengths, True)
-        y = self._after(x, mixed, key)
+            given = x.map(normed) if isinstance(x, Tabulated) else normed(x)
+            mixed, state = self.mixer(given, state, lengths, True)
+        y = self._after(dense, mixed, key)
         return (y, state) if return_state else y
 
     def step(self, x: Array, state: State | None = None) -> tuple[Array, State]:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ from jax import Array
 from slicekit.descriptions.checks import check_positive
 
 
-class Drive(eqx.Module):
-    """A policy, or a module with parameters of its own.
+@runtime_checkable
+class Drive(Protocol):
+    """A policy, or a module with parameters of its own: a pytree.
 
     Attributes:
         scale: typical size of one channel's increment for an input of unit variance.
@@ -20,8 +21,15 @@ class Drive(eqx.Module):
             may be tabulated.
     """
 
-    scale: eqx.AbstractVar[float]
-    pointwise: eqx.AbstractVar[bool]
+    @property
+    def scale(self) -> float:
+        """Typical size of an increment."""
+        ...
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether an increment depends on its own element alone."""
+        ...
 
     @abstractmethod
     def channels(self, inputs: int) -> int:
@@ -37,7 +45,7 @@ class Drive(eqx.Module):
         """
 
 
-class TimeAndInput(Drive):
+class TimeAndInput(eqx.Module):
     """Δω = (1, X) dt: the input is the path's velocity, and time is channel 0. The authors' choice.
 
     Args:
@@ -72,7 +80,7 @@ class TimeAndInput(Drive):
         return jnp.concatenate([jnp.ones_like(x[..., :1]), x], -1) * self.dt
 
 
-class Differences(Drive):
+class Differences(eqx.Module):
     """Δω_l = X_l - X_{l-1}: the input is the path itself. For irregular times let X contain time.
 
     Args:
@@ -120,7 +128,7 @@ class Differences(Drive):
         return moved * self.scale
 
 
-class Pointwise(Drive):
+class Pointwise(eqx.Module):
     """Increments by any function or module of the input, element by element.
 
     Args:

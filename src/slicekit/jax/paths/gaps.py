@@ -119,10 +119,8 @@ def _carried_forward(values: Array, observed: Array, initial: float) -> Array:
 
 def _grid(values: Array, times: Array | None, valid: Array) -> Array:
     """The time of every value, (batch, length, channels)."""
-    if times is None:
-        grid = jnp.arange(values.shape[1])[None]
-    else:
-        grid = check_times(times, values, valid)
+    regular = jnp.arange(values.shape[1])[None]
+    grid = regular if times is None else check_times(times, values, valid)
     return jnp.broadcast_to(grid[..., None], values.shape)
 
 

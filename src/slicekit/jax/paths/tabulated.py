@@ -50,7 +50,8 @@ class Tabulated(eqx.Module):
     @property
     def shape(self) -> tuple[int, int, int]:
         """(batch, length, channels) of the array this stands for."""
-        return (*self.index.shape, self.table.shape[1])
+        batch, length = self.index.shape
+        return batch, length, self.table.shape[1]
 
     @property
     def vocabulary(self) -> int:

@@ -63,7 +63,7 @@ class Source(ABC):
 
     @abstractmethod
     def transition(self, steps: Any) -> Transition:
-        """The transitions of some steps: leading shape (batch,) for one, (steps, batch) for many."""
+        """The transitions of some steps: leading shape (batch,), or (steps, batch) for many."""
 
     def prepared(self) -> "Source":
         """The same, with all that is needed once made for all steps at once."""

@@ -4,6 +4,9 @@ Only the entries inside the masks are stored, with their places. A(Δω) sums ma
 sparse itself: it is formed step by step, and acts on the state.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import jax
@@ -15,6 +18,18 @@ from slicekit.descriptions import sparse as descriptions
 from slicekit.jax.structures.base import Drawn, Parameters, weighted_sum
 from slicekit.jax.structures.block_diagonal import BlockGenerator
 from slicekit.jax.structures.exponential import EulerAction, ExponentialAction, exponential_action
+
+_blank: ContextVar[bool] = ContextVar("blank", default=False)
+
+
+@contextmanager
+def blank() -> Iterator[None]:
+    """Inside, `init` draws nothing and gives zeros of the expected size: only shapes are wanted."""
+    token = _blank.set(True)
+    try:
+        yield
+    finally:
+        _blank.reset(token)
 
 
 class SparseGenerator(BlockGenerator):
@@ -46,6 +61,9 @@ class Sparse(descriptions.Sparse, Drawn):
 
         How many are kept is random, so this can't be traced by `jax.jit`.
         """
+        if _blank.get():
+            size = (self.parameter_count(channels),)
+            return {"values": jnp.zeros(size), "places": jnp.zeros(size, int)}
         chosen, drawn = jax.random.split(key)
         kept = jax.random.uniform(chosen, (channels * self.dim**2,)) < self.probability
         places = np.flatnonzero(np.asarray(kept))

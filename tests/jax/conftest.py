@@ -1,0 +1,24 @@
+"""Tests of slicekit.jax run in double precision on two devices, and not at all without JAX."""
+
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+HERE = all(find_spec(name) for name in ("jax", "equinox"))
+collect_ignore_glob = [] if HERE else ["*"]
+
+if HERE:
+    # Read when JAX first asks for its devices; the sharded scan needs more than one.
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+
+@pytest.fixture(autouse=True)
+def _double_precision() -> Iterator[None]:
+    import jax
+
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)

@@ -1,0 +1,50 @@
+"""torch = JAX: every structure and flow, every scan and setting, values and gradients.
+
+Every structure and flow meets two pairs of a scan and a setting, and every pair is met; all of them
+together take half an hour, and run with SLICEKIT_EVERY=1.
+"""
+
+import itertools
+import os
+import warnings
+
+import pytest
+
+from tests.jax.twins import JAX_SCANS, in_torch, solve_in_jax, twin, with_gradients_in_jax
+from tests.market import FLOWS, STRUCTURES
+from tests.scans.problems import SETTINGS, Problem, assert_near
+
+FLOWS_OF = [
+    (name, flow)
+    for name, structure in STRUCTURES.items()
+    for flow in ("exponential", "natural" if structure.exponential_only else "euler")
+]
+PAIRS = [
+    (scan, setting)
+    for setting in SETTINGS
+    for scan in JAX_SCANS
+    if not (scan == "associative" and SETTINGS[setting].projective)
+]
+if os.environ.get("SLICEKIT_EVERY") == "1":
+    CASES = [(*flow, *pair) for flow in FLOWS_OF for pair in PAIRS]
+else:
+    CASES = [(*flow, *pair) for flow, pair in zip(FLOWS_OF * 2, itertools.cycle(PAIRS))]
+
+
+def test_the_cases_cover_every_structure_and_flow_and_every_scan_and_setting() -> None:
+    assert {case[:2] for case in CASES} == set(FLOWS_OF)
+    assert {case[2:] for case in CASES} == set(PAIRS)
+
+
+@pytest.mark.parametrize(("name", "flow", "scan", "setting"), CASES)
+def test_values_and_gradients_are_those_of_torch(
+    name: str, flow: str, scan: str, setting: str
+) -> None:
+    problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
+    own = twin(FLOWS[flow])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Associative.. composes")
+        actual = with_gradients_in_jax(
+            lambda leaves: solve_in_jax(problem, leaves, own, JAX_SCANS[scan]), problem.leaves
+        )
+    assert_near(actual, in_torch(name, flow, setting), 1e-10)

@@ -1,0 +1,101 @@
+"""What JAX's transformations make of `solve`: vmap, jvp, checkpoint, second derivatives, shards."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+
+import slicekit.jax as sj
+from tests.jax.twins import quick
+
+STRUCTURE = sj.DirectSum(sj.BlockDiagonal(4, 2), sj.Orthogonal(2, 2), sj.DPLR(3, 1))
+PARAMETERS: Any = {
+    name: np.asarray(x, np.float64) for name, x in STRUCTURE.init(2, jax.random.key(0)).items()
+}
+STEPS = np.random.default_rng(0).normal(size=(2, 6, 2)) * 0.3
+START = np.random.default_rng(1).normal(size=(2, 9))
+
+
+def states(steps: Array, start: Any = START, scan: Any = None) -> Array:
+    return sj.solve(STRUCTURE, PARAMETERS, jnp.asarray(steps), jnp.asarray(start), scan=scan)[0]
+
+
+def test_vmap_is_a_loop() -> None:
+    many = np.stack([STEPS, 2 * STEPS])
+    np.testing.assert_allclose(
+        quick(jax.vmap(states))(many), np.stack([quick(states)(x) for x in many]), rtol=1e-12
+    )
+
+
+def test_forward_mode_is_the_difference_quotient() -> None:
+    direction = np.ones_like(STEPS)
+    _, tangent = quick(lambda x: jax.jvp(states, (x,), (direction,)))(STEPS)
+    run, small = quick(states), 1e-6
+    quotient = (run(STEPS + small * direction) - run(STEPS - small * direction)) / (2 * small)
+    np.testing.assert_allclose(tangent, quotient, rtol=1e-6, atol=1e-8)
+
+
+def test_second_derivatives_are_those_of_the_gradient() -> None:
+    def loss(x: Array) -> Array:
+        return (states(x) ** 2).sum()
+
+    direction, small = np.ones_like(STEPS), 1e-6
+    slope = quick(jax.grad(loss))
+    product = quick(lambda x: jax.jvp(jax.grad(loss), (x,), (direction,))[1])(STEPS)
+    quotient = (slope(STEPS + small * direction) - slope(STEPS - small * direction)) / (2 * small)
+    np.testing.assert_allclose(product, quotient, rtol=1e-5, atol=1e-7)
+
+
+def test_checkpoint_changes_nothing() -> None:
+    def loss(x: Array) -> Array:
+        return (states(x) ** 2).sum()
+
+    np.testing.assert_allclose(
+        quick(jax.grad(jax.checkpoint(loss)))(STEPS), quick(jax.grad(loss))(STEPS), rtol=1e-12
+    )
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    half = jnp.asarray(STEPS, jnp.bfloat16)
+    single = {name: jnp.asarray(x, jnp.float32) for name, x in PARAMETERS.items()}
+    start = jnp.asarray(START, jnp.bfloat16)
+    run = quick(lambda steps: sj.solve(STRUCTURE, single, steps, start))
+    h, last = run(half)
+    want, end = run(half.astype(jnp.float32))
+    assert h.dtype == jnp.bfloat16 and last.dtype == jnp.float32
+    np.testing.assert_array_equal(h, want.astype(jnp.bfloat16))
+    np.testing.assert_array_equal(last, end)
+
+
+@pytest.mark.skipif(jax.device_count() < 2, reason="one device")
+def test_a_sequence_may_lie_on_several_devices() -> None:
+    structure = sj.DirectSum(sj.BlockDiagonal(4, 2), sj.Diagonal(3))
+    parameters = structure.init(2, jax.random.key(0))
+    start = jnp.asarray(START[:, :7])
+    inputs = np.random.default_rng(2).normal(size=(2, 6, 7))
+    mesh = Mesh(np.array(jax.devices()[:2]), ("time",))
+    along, everywhere = PartitionSpec(None, "time"), PartitionSpec()
+
+    def run(scan: Any, steps: Array, inputs: Array) -> Any:
+        own = {name: x.astype(steps.dtype) for name, x in parameters.items()}
+        return sj.solve(structure, own, steps, start, scan=scan, inputs=inputs)
+
+    @quick
+    def sharded(steps: Array, inputs: Array) -> Any:
+        scan = sj.Sharded("time")
+        return jax.shard_map(
+            lambda a, b: run(scan, a, b),
+            mesh=mesh,
+            in_specs=(along, along),
+            out_specs=(along, everywhere),
+            check_vma=False,
+        )(steps, inputs)
+
+    h, last = sharded(jnp.asarray(STEPS), jnp.asarray(inputs))
+    want, end = run(None, jnp.asarray(STEPS), jnp.asarray(inputs))
+    np.testing.assert_allclose(h, want, rtol=1e-12)
+    np.testing.assert_allclose(last, end, rtol=1e-12)
