@@ -78,7 +78,8 @@ class PieceSums {
   }
 
  private:
-  void add_others(Number *gradient, const Number *others, int64_t size, int64_t threads) const {
+  void add_others(Number *gradient, const Number *others, int64_t size,
+                  [[maybe_unused]] int64_t threads) const {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < size; ++i) {
       for (int64_t piece = 1; piece < pieces_; ++piece) {

@@ -1,6 +1,7 @@
 """The table of targets: its verdicts, and what it holds."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,17 @@ ONCE = Effort(1, 1, math.inf, math.inf)
 )
 def test_verdicts(at_most: bool, value: float | None, verdict: str) -> None:
     assert Line(Target("speed", 1.1, at_most), value).verdict == verdict
+
+
+@pytest.mark.parametrize(("isa", "limit"), [("baseline", 1.1), ("avx2", 1.1), ("avx512", 1.22)])
+def test_a_bound_belongs_to_the_instruction_set_of_the_kernels(
+    isa: str, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "library", lambda: SimpleNamespace(isa=isa))
+    target = Target("speed", 1.1, wide=1.22)
+    assert target.limit == limit and target.sign == f"<= {limit}"
+    assert Target("speed", 1.1).limit == 1.1
+    assert Line(target, 1.2).verdict == ("met" if isa == "avx512" else "short")
 
 
 def test_the_faster_mode_of_torch_slices_counts() -> None:

@@ -48,7 +48,7 @@ def plot_targets(lines: list[Line], path: Path) -> None:
 
 def _margin(line: Line) -> float:
     assert line.value
-    ratio = line.target.bound / line.value
+    ratio = line.target.limit / line.value
     return ratio if line.target.at_most else 1 / ratio
 
 

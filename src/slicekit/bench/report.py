@@ -39,14 +39,28 @@ def machine() -> dict[str, object]:
     library = native.library()
     return {
         "platform": platform.platform(),
+        "processor": _processor(),
         "processors": os.cpu_count(),
         "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "torch's instructions": torch.backends.cpu.get_cpu_capability().lower(),
         "slicekit": slicekit.__version__,
         "kernels": native.reason() if library is None else library.isa,
         "torch-slices": _peer_version(),
     }
+
+
+def _processor() -> str:
+    """Its model, as the system names it: on Linux platform.processor() knows the family alone."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    values = dict(line.split(":", 1) for line in reversed(lines) if ":" in line)
+    named = {key.strip(): value.strip() for key, value in values.items()}
+    if "model name" not in named:
+        return platform.processor() or platform.machine()
+    details = [f"{key} {named[key]}" for key in ("cpu family", "model") if key in named]
+    return ", ".join([named["model name"], *details])
 
 
 def _peer_version() -> str:
