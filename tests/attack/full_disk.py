@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import slicekit as sk
-from slicekit.estimators import SliceClassifier
+from slicekit.estimators import Ridge, SliceClassifier
 from slicekit.training import train
 from tests.attack.guard import Guard
 from tests.attack.mutated_files import SERIES
@@ -46,7 +46,9 @@ def _work(folder: Path, kind: str, limit: int, step: int) -> str | None:
     write: Callable[[], None] = lambda: sk.save(thing, path)  # noqa: E731
     read: Callable[[], Any] = lambda: sk.load(path)  # noqa: E731
     if kind == "estimator":
-        thing = SliceClassifier(dim=8, random_state=0).fit(SERIES, ["a", "b", "c"] * 4)
+        thing = SliceClassifier(solver=Ridge(groups=1), random_state=0).fit(
+            SERIES, ["a", "b", "c"] * 4
+        )
         write, read = lambda: thing.save(path), lambda: SliceClassifier.load(path)
     write()
     before = path.read_bytes()

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import slicekit as sk
-from slicekit.estimators import SliceClassifier
+from slicekit.estimators import Gradient, Ridge, SliceClassifier
 from slicekit.stored_files import digest
 from tests.attack.guard import Guard
 from tests.attack.mutated_files import SERIES
@@ -82,8 +82,8 @@ def _victims(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, torch.Tenso
     for module in modules:
         sk.save(module, path)
         yield _read(path)
-    for solver in ("ridge", "gradient"):
-        fitted = SliceClassifier(solver=solver, dim=8, width=8, max_steps=2, random_state=0)
+    for solver in (Ridge(groups=1), Gradient(width=8, max_steps=2)):
+        fitted = SliceClassifier(solver=solver, random_state=0)
         fitted.fit(SERIES, ["a", "b", "c"] * 4).save(path)
         yield _read(path)
 

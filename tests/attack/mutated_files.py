@@ -18,7 +18,7 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.cli.configuration import read_run_config
-from slicekit.estimators import SliceClassifier
+from slicekit.estimators import Ridge, SliceClassifier
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.studies.runs import RESULTS, read_outcome
 from slicekit.tasks.archives import Series, read
@@ -127,7 +127,7 @@ SERIES = np.random.RandomState(0).randn(12, 2, 15)
 
 def _make_estimator(folder: Path) -> Path:
     labels = np.array(["left", "right", "up"] * 4)
-    fitted = SliceClassifier(dim=8, random_state=0).fit(SERIES, labels)
+    fitted = SliceClassifier(solver=Ridge(groups=1), random_state=0).fit(SERIES, labels)
     fitted.save(folder / "estimator.safetensors")
     return folder / "estimator.safetensors"
 

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.estimators.waves import RIDGE, ragged
-
 pytest.importorskip("sklearn")
 pytest.importorskip("aeon")
 
@@ -14,6 +12,7 @@ from aeon.testing.estimator_checking import parametrize_with_checks
 
 from slicekit.estimators import SliceClassifier, SliceRegressor
 from slicekit.estimators.aeon import AeonSliceClassifier, AeonSliceRegressor
+from tests.estimators.waves import RIDGE, ragged
 
 
 @parametrize_with_checks([AeonSliceClassifier, AeonSliceRegressor])

@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.estimators.waves import BOTH, RIDGE, SMALL, ragged, waves
-
 pytest.importorskip("sklearn")
 
 from slicekit.estimators import SliceRegressor
+from tests.estimators.waves import BOTH, RIDGE, SMALL, gradient, ragged, ridge, waves
 
 
 @pytest.mark.parametrize(
-    "options", [{"random_state": 0}, SMALL | {"width": 16, "max_steps": 200}], ids=str
+    "options", [ridge(groups=4), gradient(width=16, max_steps=200)], ids=["ridge", "gradient"]
 )
 def test_it_predicts_the_mean_of_a_series(options: Any) -> None:
     random = np.random.RandomState(0)
@@ -23,14 +22,14 @@ def test_it_predicts_the_mean_of_a_series(options: Any) -> None:
     assert model.fit(X[:80], y[:80]).score(X[80:], y[80:]) > 0.8
 
 
-@pytest.mark.parametrize("options", BOTH, ids=["ridge", "gradient"])
+@pytest.mark.parametrize("options", [make() for make in BOTH], ids=["ridge", "gradient"])
 def test_targets_keep_their_shape(options: Any) -> None:
     X, _ = waves(12)
     for y in (np.arange(12.0), np.arange(12.0)[:, None], np.random.rand(12, 3)):
         assert SliceRegressor(**options).fit(X, y).predict(X).shape == y.shape
 
 
-@pytest.mark.parametrize("options", BOTH, ids=["ridge", "gradient"])
+@pytest.mark.parametrize("options", [make() for make in BOTH], ids=["ridge", "gradient"])
 def test_scale_and_offset_of_the_targets_do_not_matter(options: Any) -> None:
     X, _ = waves(12)
     y = np.random.RandomState(0).randn(12)

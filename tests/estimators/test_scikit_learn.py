@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.estimators.waves import RIDGE, SMALL, ragged, waves
-
 pytest.importorskip("sklearn")
 
 import sklearn
@@ -18,7 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from slicekit import BlockDiagonal, Orthogonal
-from slicekit.estimators import SliceClassifier, SliceRegressor
+from slicekit.estimators import Gradient, SliceClassifier, SliceRegressor, SliceTransformer
+from tests.estimators.waves import RIDGE, SMALL, gradient, ragged, ridge, waves
 
 RAISE: Any = "raise"
 ROUNDING = "float32: a case differs by rounding with its place in a batch"
@@ -40,6 +39,7 @@ EXCLUDED = {
         "check_methods_subset_invariance": ROUNDING,
         "check_methods_sample_order_invariance": ROUNDING,
         "check_classifiers_train": LEARNS,
+        "check_class_weight_classifiers": LEARNS,
         "check_regressors_train": LEARNS,
     },
 }
@@ -48,12 +48,15 @@ EXCLUDED = {
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @parametrize_with_checks(
     [
-        SliceClassifier(**RIDGE | {"dim": 64}),
-        SliceRegressor(**RIDGE | {"dim": 64}),
+        SliceClassifier(**ridge(groups=2)),
+        SliceRegressor(**ridge(groups=2)),
         SliceClassifier(**SMALL),
         SliceRegressor(**SMALL),
+        SliceTransformer(groups=1, random_state=0),
     ],
-    expected_failed_checks=lambda estimator: EXCLUDED[estimator.solver],
+    expected_failed_checks=lambda estimator: EXCLUDED[
+        "gradient" if isinstance(getattr(estimator, "solver", None), Gradient) else "ridge"
+    ],
     xfail_strict=False,
 )
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
@@ -63,11 +66,11 @@ def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 @pytest.mark.parametrize("kind", [SliceClassifier, SliceRegressor])
 def test_parameters_are_stored_as_given_and_cloned(kind: Any) -> None:
     structure = Orthogonal(8, block=4)
-    model = kind(structure=structure, width=8, random_state=3)
+    model = kind(solver=Gradient(structure=structure, width=8), random_state=3)
     again: Any = clone(model)
-    assert model.get_params()["structure"] is structure
-    assert again.get_params() == model.get_params()
-    assert again.set_params(width=4).width == 4
+    assert model.get_params()["solver__structure"] is structure
+    assert again.get_params()["solver__width"] == 8 and again.solver is not model.solver
+    assert again.set_params(solver__width=4).solver.width == 4
     assert not [name for name in vars(again) if name.endswith("_")]
 
 
@@ -82,9 +85,9 @@ def test_an_estimator_that_is_not_fitted_says_so(kind: Any, call: str) -> None:
 
 def test_a_grid_is_searched_over_structures_and_lists() -> None:
     X, _, y = ragged(12)
-    grid = {"structure": [None, BlockDiagonal(8, 2)], "dim": [4, 8]}
-    search = GridSearchCV(SliceClassifier(**RIDGE), grid, cv=2).fit(X, y)
-    assert search.best_params_["dim"] in (4, 8)
+    grid = {"solver__structure": [None, BlockDiagonal(8, 2)], "solver__width": [4, 8]}
+    search = GridSearchCV(SliceClassifier(**gradient()), grid, cv=2).fit(X, y)
+    assert search.best_params_["solver__width"] in (4, 8)
     assert search.predict(X).shape == (12,)
 
 
@@ -98,9 +101,11 @@ def test_a_pipeline_ends_in_a_classifier() -> None:
 def test_series_that_carry_their_times_are_searched_and_predicted() -> None:
     X, times, y = ragged(12)
     pairs = list(zip(X, times, strict=True))
-    search = GridSearchCV(SliceClassifier(**RIDGE), {"dim": [4, 8]}, cv=2, error_score=RAISE)
+    grid = {"solver__groups": [1, 2]}
+    search = GridSearchCV(SliceClassifier(**RIDGE), grid, cv=2, error_score=RAISE)
     search.fit(pairs, y)
-    expected = SliceClassifier(**RIDGE | search.best_params_).fit(X, y, times=times)
+    best = SliceClassifier(**RIDGE).set_params(**search.best_params_)
+    expected = clone(best).fit(X, y, times=times)
     np.testing.assert_array_equal(
         search.predict_proba(pairs), expected.predict_proba(X, times=times)
     )
@@ -111,7 +116,7 @@ def test_times_are_routed_through_a_search() -> None:
     model: Any = SliceClassifier(**RIDGE)
     with sklearn.config_context(enable_metadata_routing=True):
         model.set_fit_request(times=True).set_score_request(times=True)
-        search = GridSearchCV(model, {"dim": [4, 8]}, cv=2, error_score=RAISE)
+        search = GridSearchCV(model, {"solver__groups": [1, 2]}, cv=2, error_score=RAISE)
         search.fit(X, y, times=times)
         assert search.score(X, y, times=times) == search.best_estimator_.score(X, y, times=times)
 

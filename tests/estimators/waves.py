@@ -4,9 +4,23 @@ from typing import Any
 
 import numpy as np
 
-RIDGE: Any = {"dim": 8, "random_state": 0}
-SMALL: Any = {"solver": "gradient", "width": 8, "layers": 1, "max_steps": 3, "random_state": 0}
-BOTH = [RIDGE, SMALL]
+from slicekit.estimators import Gradient, Ridge
+
+
+def ridge(**options: Any) -> dict[str, Any]:
+    """Parameters of a small fit in closed form."""
+    return {"solver": Ridge(**{"groups": 1} | options), "random_state": 0}
+
+
+def gradient(**options: Any) -> dict[str, Any]:
+    """Parameters of a short training of a small network."""
+    small: Any = {"width": 8, "layers": 1, "max_steps": 3}
+    return {"solver": Gradient(**small | options), "random_state": 0}
+
+
+RIDGE: Any = ridge()
+SMALL: Any = gradient()
+BOTH = [ridge, gradient]
 """Parameters with which a fit takes a moment, for each solver."""
 
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from slicekit.studies import Choice, Outcome, Plan, Study, classifiers, conduct, make
-from slicekit.studies.classifiers import NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
+from slicekit.studies.classifiers import HYDRA, NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
 from slicekit.studies.plans import Tested
+from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
 from slicekit.studies.uea_paper import PAPER, SIZES
 from slicekit.tasks.archives.places import load
+from slicekit.training import figures
 from tests.tasks.archives_on_disk import TEST, write_archive
 
 pytest.importorskip("sklearn")
@@ -65,7 +67,7 @@ def test_all_parts_are_wanted_unless_some_are_named(choice: Choice) -> None:
     sets = {plan.task for plan in plans if plan.name.startswith("default/")}
     assert sets == {NAME, "BasicMotions"}
     shares = {plan.options.get("dropped") for plan in plans if plan.name.startswith("robust")}
-    assert shares == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7}
+    assert shares == {0.0, 0.3, 0.5, 0.7}
     for plan in plans:
         assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
 
@@ -74,7 +76,7 @@ def test_sets_models_seeds_and_steps_can_be_chosen(folder: Path) -> None:
     chosen = Choice(sets=("BasicMotions",), models=(OURS,), seeds=(7,), steps=30, data=str(folder))
     plans = study().wanted(chosen, {})
     assert {(plan.task, plan.model) for plan in plans} == {("BasicMotions", OURS)}
-    assert {(plan.settings.seed, plan.options["max_steps"]) for plan in plans} == {(7, 30)}
+    assert {plan.settings.seed for plan in plans} == {7}
     paper = Choice(parts=("paper",), models=("d-slice",), steps=100, seeds=(4,), data=str(folder))
     plans = study().wanted(paper, {})
     assert {(x.options["seed"], x.settings.seed, x.settings.steps) for x in plans} == {
@@ -112,11 +114,28 @@ def test_tables_show_the_paper_beside_ours_and_what_was_skipped(choice: Choice) 
     assert rows["paper: bd-slice", "-"] == ("100,000", "85 ± 2")
     assert len(seeds.rows) == 7 * 2 * 5 and seeds.rows[0][2:] == ("2345", "1", "50.00 (75.00)")
     rows = {row[0]: row[1:] for row in default.rows}
-    assert rows[NAME][2] == "skipped" and rows["BasicMotions"][2] == "50.00"
-    assert rows["mean of 1"][:3] == ("50.00", "50.00", "50.00")
-    assert dropped.columns[2:5] == ("0%", "10%", "20%")
+    assert rows[NAME][4] == "skipped" and rows["BasicMotions"][4] == "50.00"
+    assert rows["mean of 1"][:5] == ("50.00",) * 5
+    assert rows["mean rank of 1"][:5] == ("3.00",) * 5
+    assert rows["mean of 2"][:5] == ("50.00",) * 4 + ("-",)
+    assert rows["time of 2"][5:] == ("x 1.00",) * 4 + ("-",)
+    assert dropped.columns[2:5] == ("0%", "30%", "50%")
+    assert dropped.rows[-1] == ("mean of 2", NAMES[HYDRA], *("50.00",) * 4)
     for table in tables.values():
         assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_ranks_are_shared_by_equals_and_drawn(tmp_path: Path) -> None:
+    scores = {"a": {"x": 0.9, "y": 0.9, "z": 0.1}, "b": {"x": 0.5, "y": 0.4, "z": 0.6}}
+    ranks = mean_ranks(scores)
+    assert ranks is not None
+    assert ranks.means == {"x": 1.75, "y": 2.25, "z": 2.0}
+    assert ranks.critical == pytest.approx(2.343 * (3 * 4 / 12) ** 0.5)
+    pytest.importorskip("matplotlib")
+    made, axes = figures.figure(1, 5, 3)
+    ranks.draw(axes[0])
+    figures.write(made, tmp_path / "ranks.png")
+    assert mean_ranks({}) is None
 
 
 def test_tables_can_be_made_before_anything_is_finished(choice: Choice) -> None:

@@ -11,9 +11,21 @@ except ImportError as error:
     ) from error
 
 from slicekit.estimators.classifier import SliceClassifier
-from slicekit.estimators.network import Recipe
+from slicekit.estimators.containers import from_long
+from slicekit.estimators.explaining import Explanation
 from slicekit.estimators.regressor import SliceRegressor
-from slicekit.estimators.reservoir import RandomRecipe
+from slicekit.estimators.solvers import Gradient, Ridge
 from slicekit.estimators.streaming import Stream, StreamState
+from slicekit.estimators.transformer import SliceTransformer
 
-__all__ = ["RandomRecipe", "Recipe", "SliceClassifier", "SliceRegressor", "Stream", "StreamState"]
+__all__ = [
+    "Explanation",
+    "Gradient",
+    "Ridge",
+    "SliceClassifier",
+    "SliceRegressor",
+    "SliceTransformer",
+    "Stream",
+    "StreamState",
+    "from_long",
+]

@@ -14,20 +14,21 @@ except ImportError as error:
     raise ImportError("slicekit.estimators.aeon needs aeon: pip install slicekit[aeon]") from error
 
 from slicekit.estimators.classifier import SliceClassifier
-from slicekit.estimators.parameters import Parameters
+from slicekit.estimators.parameters import ClassifierParameters, Parameters
 from slicekit.estimators.regressor import SliceRegressor
+from slicekit.estimators.solvers import Ridge
 
 TAGS = {
     "X_inner_type": ["np-list", "numpy3D"],
     "capability:multivariate": True,
     "capability:unequal_length": True,
     "capability:missing_values": True,
-    "algorithm_type": "deeplearning",
+    "capability:multithreading": True,
+    "algorithm_type": "convolution",
 }
-SMALL = {"dim": 8, "random_state": 0}
 
 
-class AeonSliceClassifier(Parameters, BaseClassifier):
+class AeonSliceClassifier(ClassifierParameters, BaseClassifier):
     """`SliceClassifier` with aeon's conventions and tags; the same parameters.
 
     Attributes:
@@ -48,7 +49,7 @@ class AeonSliceClassifier(Parameters, BaseClassifier):
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return dict(SMALL)
+        return {"solver": Ridge(groups=1), "random_state": 0}
 
 
 class AeonSliceRegressor(Parameters, BaseRegressor):
@@ -69,4 +70,4 @@ class AeonSliceRegressor(Parameters, BaseRegressor):
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return dict(SMALL)
+        return {"solver": Ridge(groups=1), "random_state": 0}

@@ -1,8 +1,7 @@
-"""What the classifier and the regressor share: fit an ensemble, run it, stream it, store it."""
+"""What the estimators share: fit a model, run it, stream it, explain it, store it."""
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,48 +9,28 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from slicekit.devices import Device, find_device
-from slicekit.estimators.features import Features
-from slicekit.estimators.fitting import (
-    CrossEntropy,
-    Examples,
-    History,
-    Loss,
-    Plan,
-    chunks,
-    fit_network,
-)
 from slicekit.estimators.inputs import Cases, read_cases
-from slicekit.estimators.network import Recipe
-from slicekit.estimators.parameters import Parameters, check_parameters
-from slicekit.estimators.reservoir import RandomRecipe
-from slicekit.estimators.ridge import fit_reservoir
-from slicekit.estimators.splitting import split
+from slicekit.estimators.model import History, Model, Problem
+from slicekit.estimators.parameters import Parameters
+from slicekit.estimators.solvers import Ridge, Solver, threads
 from slicekit.estimators.storing import read, write
 from slicekit.estimators.streaming import Stream
-from slicekit.estimators.watching import watch_for
-from slicekit.training.seeds import derived_seed
-
-FEWEST_STEPS, EPOCHS = 400, 12
-"""How long a network is trained by default: so many steps, or passes if those are more."""
-
-MANY_CASES = 2000
-"""With more, a read-out of fewer features is as good and much faster."""
-
-MOST_STEPS = {"ridge": 4096, "gradient": 256}
-"""Longer series are summed up in windows."""
 
 
 class SliceEstimator(Parameters, BaseEstimator):
     """The common part; see `SliceClassifier` and `SliceRegressor`."""
 
-    features_: Features
-    recipe_: Recipe | RandomRecipe
-    networks_: list[nn.Module]
-    history_: list[History]
+    model_: Model
     n_channels_in_: int
+    dated_: bool
+
+    @property
+    def history_(self) -> tuple[History, ...]:
+        """How the fit of each member went."""
+        return self.model_.history
 
     def stream(self, batch: int | None = None) -> Stream:
         """Begin to predict a series as it arrives.
@@ -67,7 +46,7 @@ class SliceEstimator(Parameters, BaseEstimator):
             NotFittedError: before `fit`.
         """
         check_is_fitted(self)
-        return Stream(self.features_, self.networks_, self._combine, batch, self._place)
+        return Stream(self.model_, self._combine, batch, self.dated_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file, atomically and without pickle.
@@ -109,133 +88,75 @@ class SliceEstimator(Parameters, BaseEstimator):
         """
         return read(cls, path, classes, device)
 
-    def _fit(
+    def _solve(
         self,
         cases: Cases,
         targets: Tensor,
         groups: np.ndarray,
         outputs: int,
-        loss: Loss,
-        sample_weight: Any,
+        weights: np.ndarray,
+        classes: bool,
     ) -> None:
-        check_parameters(self)
-        weights = _check_sample_weight(
+        """Fit the model to the cases whose weights are not zero."""
+        solver = check_solver(self.solver)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        kept = torch.from_numpy(np.flatnonzero(weights))
+        if not len(kept):
+            raise ValueError("sample_weight is zero for every case; expected a positive weight")
+        positive = torch.from_numpy(weights)[kept]
+        self.n_channels_in_, self.dated_ = cases.channels, cases.dated
+        problem = Problem(
+            cases=cases.select(kept),
+            targets=targets[kept],
+            outputs=outputs,
+            classes=classes,
+            weights=positive / positive.mean(),
+            groups=np.unique(groups[kept.numpy()], return_inverse=True)[1],
+            seed=seed,
+            threads=self._threads,
+            device=find_device(self.device),
+            verbose=bool(self.verbose),
+        )
+        self.model_ = solver.solve(problem)
+
+    def _weights(self, sample_weight: Any, cases: Cases) -> np.ndarray:
+        return _check_sample_weight(
             sample_weight, np.empty((len(cases), 1)), dtype=np.float64, ensure_non_negative=True
         )
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(2**31 - 1))
-        device = find_device(self.device)
-        kept = torch.from_numpy(np.flatnonzero(weights))
-        weights = torch.from_numpy(weights)[kept]
-        weights = (weights / weights.mean()).float()
-        cases = cases.select(kept)
-        self.n_channels_in_ = cases.channels
-        longest = int(cases.lengths.max())
-        window = -(-longest // MOST_STEPS[self.solver]) if self.window is None else self.window
-        self.features_ = Features.fit(cases, int(window))
-        examples = Examples(*self.features_(cases), targets[kept], weights)
-        self.networks_, self.history_ = [], []
-        groups = np.unique(groups[kept.numpy()], return_inverse=True)[1]
-        for member in range(self.members):
-            if self.solver == "ridge":
-                found = self._fit_reservoir(examples, outputs, loss, member, seed, device)
-            else:
-                found = self._fit_network(examples, outputs, loss, member, seed, groups, device)
-            self.networks_.append(found[0])
-            self.history_.append(found[1])
 
-    def _fit_reservoir(
-        self,
-        examples: Examples,
-        outputs: int,
-        loss: Loss,
-        member: int,
-        seed: int,
-        device: torch.device,
-    ) -> tuple[nn.Module, History]:
-        dim = self.dim
-        if dim is None:
-            dim = 512 if len(examples) <= MANY_CASES else 256
-        self.recipe_ = RandomRecipe(structure=self.structure, dim=int(dim))
-        own, classes = derived_seed(seed, f"member {member}"), isinstance(loss, CrossEntropy)
-        found = fit_reservoir(self.recipe_, examples, outputs, classes, own, device)
-        if self.verbose:
-            print(f"reservoir {member + 1} of {self.members}: penalty {found[1].penalty:g}")
-        return found
-
-    def _fit_network(
-        self,
-        examples: Examples,
-        outputs: int,
-        loss: Loss,
-        member: int,
-        seed: int,
-        groups: np.ndarray,
-        device: torch.device,
-    ) -> tuple[nn.Module, History]:
-        self.recipe_ = Recipe(
-            structure=self.structure,
-            width=int(self.width),
-            layers=int(self.layers),
-            dropout=float(self.dropout),
-        )
-        folds = np.random.RandomState(seed)
-        chosen, held = split(groups, self.validation_fraction, member, folds)
-        return fit_network(
-            partial(self.recipe_.build, self.features_.channels, outputs, examples.length),
-            examples.select(chosen),
-            examples.select(held),
-            loss,
-            self._plan(len(chosen)),
-            derived_seed(seed, f"member {member}"),
-            device,
-            watch_for(self.verbose, f"network {member + 1} of {self.members}"),
-        )
-
-    def _plan(self, cases: int) -> Plan:
-        epoch = max(1, cases // min(self.batch_size, cases))
-        steps = self.max_steps
-        if steps is None:
-            steps = 10**9 if self.max_epochs is not None else max(FEWEST_STEPS, EPOCHS * epoch)
-        if self.max_epochs is not None:
-            steps = min(steps, self.max_epochs * epoch)
-        return Plan(
-            steps=steps,
-            batch=self.batch_size,
-            rate=self.learning_rate,
-            decay=self.weight_decay,
-            patience=self.patience,
-            evaluate_every=max(1, min(max(epoch, 20), steps)),
-        )
-
-    def _outputs(self, X: Any, times: Any) -> np.ndarray:
-        """Predictions for whole series, in batches."""
+    def _read(self, X: Any, times: Any) -> Cases:
+        """Series to predict from, checked against those that it was fitted to."""
         check_is_fitted(self)
-        cases = read_cases(self, X, times, reset=False)
+        cases, name = read_cases(self, X, times, reset=False), type(self).__name__
         if cases.channels != self.n_channels_in_:
             raise ValueError(
-                f"X has {cases.channels} channels, but {type(self).__name__} was fitted to "
-                f"{self.n_channels_in_}"
+                f"X has {cases.channels} channels, but {name} was fitted to {self.n_channels_in_}"
             )
-        if self.features_.preparation.timed and cases.times is None:
-            raise ValueError(f"times is missing; this {type(self).__name__} was fitted with times")
-        device, found = self._place, []
+        if self.model_.timed and cases.times is None:
+            raise ValueError(f"times is missing; this {name} was fitted with times")
+        if cases.times is not None and cases.dated != self.dated_:
+            kinds = ("numbers", "dates")
+            raise ValueError(
+                f"times holds {kinds[cases.dated]}; this {name} was fitted with "
+                f"{kinds[self.dated_]}"
+            )
+        return cases
+
+    def _outputs(self, X: Any, times: Any) -> Tensor:
+        """The model's outputs for whole series: (members, cases, outputs)."""
+        cases = self._read(X, times)
         with torch.inference_mode():
-            for some in chunks(cases.lengths):
-                part = cases.select(some)
-                features, lengths = (x.to(device) for x in self.features_(part))
-                outputs = [network(features, lengths=lengths) for network in self.networks_]
-                found.append(self._combine(torch.stack(outputs)))
-        return np.concatenate(found)
+            found = self.model_.outputs(cases, self._threads)
+        check_finite(found)
+        return found
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
-        """Outputs of the networks (members, batch, outputs) -> predictions (batch, ...)."""
+        """Outputs (members, batch, outputs) -> predictions (batch, ...)."""
         raise NotImplementedError
 
     @property
-    def _place(self) -> torch.device:
-        """Where the fitted networks are, whatever became of the parameter since."""
-        return next(self.networks_[0].parameters()).device
+    def _threads(self) -> int:
+        return threads(self.n_jobs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -243,6 +164,22 @@ class SliceEstimator(Parameters, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def check_solver(solver: Any) -> Solver:
+    """The solver, `Ridge()` for None.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    if solver is None:
+        return Ridge()
+    if not isinstance(solver, Solver):
+        raise TypeError(
+            f"solver={solver!r}; expected Ridge(...) or Gradient(...) of slicekit.estimators, or "
+            "None"
+        )
+    return solver
 
 
 def check_finite(outputs: Tensor) -> None:

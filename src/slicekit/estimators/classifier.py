@@ -1,40 +1,46 @@
 """The classifier."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
 from slicekit.estimators.base import SliceEstimator, check_finite
-from slicekit.estimators.fitting import CrossEntropy
+from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import read_cases
+from slicekit.estimators.parameters import ClassifierParameters
 
-SMOOTHING = 0.1
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
-class SliceClassifier(ClassifierMixin, SliceEstimator):
+class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
     """Classify time series by structured linear CDEs.
 
     Series may have any number of channels, unequal lengths, gaps (NaN) and irregular times. By
-    default a random linear CDE is drawn and a linear read-out of its states is solved for, which
-    takes seconds; solver="gradient" trains a network of them as a whole.
+    default many random linear CDEs are drawn and linear read-outs of what they see are solved for,
+    which takes seconds; solver=Gradient(...) trains a network of them as a whole.
 
     Args:
-        solver, structure, dim, window, members, width, layers, dropout, max_steps, max_epochs,
-            batch_size, learning_rate, weight_decay, validation_fraction, patience, device,
-            random_state, verbose: see `slicekit.estimators.parameters.Parameters`.
+        solver: `Ridge(...)` or `Gradient(...)`; None is `Ridge()`.
+        class_weight: weights of the classes, as {label: weight}; "balanced" weighs them by one over
+            their share of the cases; None is 1 for all.
+        n_jobs: threads, as joblib counts them.
+        device: of `Gradient`, "cpu", "cuda" or "mps"; None is the CPU.
+        random_state: an integer for the same numbers at every fit, a RandomState, or None.
+        verbose: whether to show progress.
 
     Attributes:
         classes_: (classes,) the labels.
         n_channels_in_: channels of the series.
         n_features_in_: their length, if X was a 2-D array.
-        networks_: the members, reservoirs or networks; recipe_: what they are made of.
-        history_: how the fit of each member went.
+        model_: what was fitted; history_: how the fit of each member went.
 
     Example:
         >>> t = np.linspace(0, 6, 30)
@@ -53,22 +59,23 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
     classes_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> Self:
-        """Fit the networks.
+        """Fit the model.
 
         Args:
             X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or
                 a 2-D array (cases, length) of series with one channel. NaN is a gap. A list may
-                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
+                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
+                frames: see `slicekit.estimators.containers`.
             y: (cases,) labels of any kind.
             sample_weight: (cases,) not negative, or None.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
-                increasing; None is 0, 1, ...
+                increasing numbers or dates; None is 0, 1, ...
 
         Returns:
             This classifier.
 
         Raises:
-            ValueError: if shapes do not fit, or a parameter is out of its range.
+            ValueError: if shapes do not fit, a label is missing, or a parameter is out of range.
             FloatingPointError: if the loss stays no number at a tenth of the learning rate.
         """
         if y is None:
@@ -76,14 +83,30 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         cases = read_cases(self, X, times, reset=True)
+        check_no_missing(y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(cases.values, y)
         check_classification_targets(y)
         self.classes_, indices = np.unique(y, return_inverse=True)
+        weights = self._weights(sample_weight, cases) * self._class_weights(y)[indices]
         targets = torch.from_numpy(indices.astype(np.int64))
-        loss = CrossEntropy(SMOOTHING)
-        self._fit(cases, targets, indices, len(self.classes_), loss, sample_weight)
+        self._solve(cases, targets, indices, len(self.classes_), weights, classes=True)
         return self
+
+    def _class_weights(self, y: np.ndarray) -> np.ndarray:
+        known: Any = self.class_weight
+        if isinstance(known, dict):
+            unknown = [label for label in known if label not in self.classes_]
+            if unknown:
+                raise ValueError(f"class_weight names {unknown[0]!r}, which is no label of y")
+        elif known is not None and known != "balanced":
+            raise ValueError(
+                f"class_weight={known!r}; expected 'balanced', a dictionary of labels, or None"
+            )
+        weights = compute_class_weight(known, classes=self.classes_, y=y)
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise ValueError(f"class_weight={known!r}; expected weights that are not negative")
+        return weights
 
     def predict_proba(self, X: Any, times: Any = None) -> np.ndarray:
         """The probabilities of the classes.
@@ -95,7 +118,21 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
         Returns:
             (cases, classes), in the order of `classes_`.
         """
-        return self._outputs(X, times)
+        return self._combine(self._outputs(X, times))
+
+    def decision_function(self, X: Any, times: Any = None) -> np.ndarray:
+        """How much speaks for each class: the logarithms of the probabilities, but for a constant.
+
+        Args:
+            X: as for `fit`, of any lengths.
+            times: as for `fit`; needed if the classifier was fitted with them.
+
+        Returns:
+            (cases, classes), in the order of `classes_`; for two classes (cases,), positive for the
+            second.
+        """
+        found = np.log(np.maximum(self.predict_proba(X, times), 1e-300))
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def predict(self, X: Any, times: Any = None) -> np.ndarray:
         """The most probable class of each series, (cases,); arguments as for `predict_proba`."""
@@ -106,7 +143,65 @@ class SliceClassifier(ClassifierMixin, SliceEstimator):
         """The share of series that are classified rightly; arguments as for `fit`."""
         return float(accuracy_score(y, self.predict(X, times), sample_weight=sample_weight))
 
+    def early_scores(
+        self, X: Any, y: Any, shares: Sequence[float] = SHARES, times: Any = None
+    ) -> dict[float, float]:
+        """The accuracy when only a share of each series has been seen, as a stream sees it.
+
+        Args:
+            X, y, times: as for `fit`.
+            shares: of the observations of each series, in (0, 1]; at least one is seen.
+
+        Returns:
+            The accuracy by share. What is predicted is what `stream()` says after that many
+            observations.
+        """
+        cases, found = self._read(X, times), {}
+        y = column_or_1d(y)
+        check_consistent_length(cases.values, y)
+        for share in shares:
+            if not 0 < share <= 1:
+                raise ValueError(f"shares holds {share}; expected numbers in (0, 1]")
+            seen = cases.prefix(share)
+            with torch.inference_mode():
+                said = self._combine(self.model_.outputs(seen, self._threads))
+            found[float(share)] = float((self.classes_[said.argmax(1)] == y).mean())
+        return found
+
+    def explain(self, x: Any, times: Any = None, parts: int = 16) -> Explanation:
+        """Which channels and which times of a series speak for its class.
+
+        Args:
+            x: one series (channels, length), or (length,) for one channel.
+            times: (length,) or None, as for `fit`.
+            parts: of the series.
+
+        Returns:
+            What each part of each channel does to the decision, with a picture.
+        """
+        return explain(self, x, times, parts)
+
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
         found = outputs.cpu().double().softmax(-1).mean(0)
         return (found / found.sum(-1, keepdim=True)).numpy()
+
+
+def check_no_missing(y: Any) -> None:
+    """Raise ValueError if a label is NaN, None or another way to say that there is none."""
+    if isinstance(y, np.ndarray) and y.dtype.kind not in "fO":
+        return
+    if not hasattr(y, "__iter__") or np.ndim(y) != 1:
+        return
+    for i, label in enumerate(y):
+        missing = label is None or (not isinstance(label, str) and _is_no_number(label))
+        if missing:
+            raise ValueError(f"y[{i}] is {label}, so a label is missing; Input y contains NaN")
+
+
+def _is_no_number(label: Any) -> bool:
+    """Whether a label differs from itself, as NaN and NaT do, or refuses to say, as pandas.NA."""
+    try:
+        return bool(label != label)
+    except (TypeError, ValueError):
+        return True

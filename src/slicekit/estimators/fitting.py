@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from slicekit.estimators.model import History
 from slicekit.estimators.watching import Silent, Watch
 from slicekit.training.optimiser import set_rate
 from slicekit.training.randomness import own_randomness
@@ -119,21 +120,6 @@ class Plan:
     clip: float = 1.0
     patience: int | None = None
     evaluate_every: int = 20
-
-
-@dataclass(frozen=True)
-class History:
-    """How the fit of a member went.
-
-    Args:
-        steps: updates that were made; 0 for a closed form.
-        validation: (step, loss) on cases that were held out, or left out one at a time.
-        penalty: of a ridge regression.
-    """
-
-    steps: int
-    validation: tuple[tuple[int, float], ...]
-    penalty: float | None = None
 
 
 def fit_network(

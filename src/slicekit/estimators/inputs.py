@@ -10,6 +10,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from slicekit.estimators.clocks import seconds
+from slicekit.estimators.containers import unpacked
 from slicekit.paths import pad, valid_mask
 from slicekit.paths.times import check_times
 
@@ -27,12 +29,14 @@ class Cases:
         lengths: (cases,) int64, each at least 1.
         times: (cases, length) float64, strictly increasing within each case; None is 0, 1, ...
         flat: whether the user gave a 2-D array.
+        dated: whether times are dates, in seconds since 1970.
     """
 
     values: Tensor
     lengths: Tensor
     times: Tensor | None
     flat: bool = False
+    dated: bool = False
 
     def __len__(self) -> int:
         """How many there are."""
@@ -48,7 +52,16 @@ class Cases:
         lengths = self.lengths[indices]
         longest = int(lengths.max()) if lengths.numel() else 0
         times = None if self.times is None else self.times[indices][:, :longest]
-        return Cases(self.values[indices][:, :longest], lengths, times, self.flat)
+        return Cases(self.values[indices][:, :longest], lengths, times, self.flat, self.dated)
+
+    def prefix(self, share: float) -> "Cases":
+        """The first observations of each case, so large a share of them, at least one."""
+        lengths = (share * self.lengths).round().long().clamp_min(1)
+        longest = int(lengths.max())
+        valid = valid_mask(lengths, longest)
+        values = self.values[:, :longest].masked_fill(~valid.unsqueeze(-1), 0)
+        times = None if self.times is None else self.times[:, :longest].masked_fill(~valid, 0)
+        return Cases(values, lengths, times, self.flat, self.dated)
 
 
 def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cases:
@@ -59,8 +72,10 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
             `feature_names_in_`.
         X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or a
             2-D array (cases, length) or list of 1-D arrays for series of one channel. A list may
-            also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
-        times: (length,) for all cases, (cases, length), a list of 1-D arrays (length_i,), or None.
+            also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
+            frames: see `slicekit.estimators.containers`.
+        times: (length,) for all cases, (cases, length), a list of 1-D arrays (length_i,), or None;
+            numbers or dates.
         reset: whether this is what the estimator is fitted to.
 
     Returns:
@@ -73,6 +88,7 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     if reset:
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
+    X, times = unpacked(X, times)
     X, times = _unpaired(X, times)
     series = _as_list(X)
     if series is not None:
@@ -81,7 +97,8 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     else:
         values, flat = _read_array(estimator, X, reset)
         lengths = torch.full((values.shape[0],), values.shape[1])
-    return Cases(values, lengths, _read_times(times, values, lengths), flat)
+    grid, dated = _read_times(times, values, lengths)
+    return Cases(values, lengths, grid, flat, dated)
 
 
 def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
@@ -170,31 +187,36 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array if plain else array.copy())
 
 
-def _read_times(times: Any, values: Tensor, lengths: Tensor) -> Tensor | None:
+def _read_times(times: Any, values: Tensor, lengths: Tensor) -> tuple[Tensor | None, bool]:
+    """Times (cases, length) float64, and whether they are dates."""
     if times is None:
-        return None
+        return None, False
     cases, length = values.shape[:2]
     if isinstance(times, list | tuple) and all(_rank(t) == 1 for t in times):
-        grid = _times_of_list(times, lengths)
+        grid, dated = _times_of_list(times, lengths)
     else:
-        try:
-            grid = torch.from_numpy(np.array(times, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"times can't be read as numbers: {error}") from error
+        numbers, dated = seconds(times)
+        grid = torch.from_numpy(numbers.copy())
         if grid.shape not in ((length,), (cases, length)):
             raise ValueError(
                 f"times has shape {tuple(grid.shape)}; expected ({length},), ({cases}, {length}) "
                 f"or a list of {cases} 1-D arrays"
             )
     grid = check_times(grid, values, valid_mask(lengths, length)).expand(cases, length)
-    return torch.where(valid_mask(lengths, length), grid, 0.0)
+    return torch.where(valid_mask(lengths, length), grid, 0.0), dated
 
 
-def _times_of_list(times: Any, lengths: Tensor) -> Tensor:
+def _times_of_list(times: Any, lengths: Tensor) -> tuple[Tensor, bool]:
     if len(times) != len(lengths):
         raise ValueError(f"times has {len(times)} series, X has {len(lengths)}; expected as many")
-    rows = [torch.from_numpy(np.array(t, dtype=np.float64)) for t in times]
-    for i, (row, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
+    rows = [seconds(t, f"times[{i}]") for i, t in enumerate(times)]
+    for i, ((row, dated), length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
         if len(row) != length:
             raise ValueError(f"times[{i}] has length {len(row)}; expected {length}, that of X[{i}]")
-    return pad([row[:, None] for row in rows])[0].squeeze(-1)
+        if dated != rows[0][1]:
+            kinds = ("numbers", "dates")
+            raise ValueError(
+                f"times[{i}] holds {kinds[dated]}, times[0] {kinds[rows[0][1]]}; expected one kind"
+            )
+    padded = pad([torch.from_numpy(row.copy())[:, None] for row, _ in rows])[0]
+    return padded.squeeze(-1), rows[0][1]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.checks import Lengths, check_positive
-from slicekit.estimators.reservoir import BLOCK, check_structure, random_layer
+from slicekit.estimators.structures import BLOCK, check_structure, random_layer
 from slicekit.layers import Block, Mean, Pooling, State, States, Wiring
 from slicekit.paths import valid_mask
 from slicekit.structures import Structure

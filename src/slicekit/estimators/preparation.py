@@ -82,7 +82,7 @@ class Preparation:
         A channel that is constant or never observed becomes zero.
         """
         valid = valid_mask(cases.lengths, cases.values.shape[1])
-        found = [_statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
+        found = [statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
         centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
         duration, step = _clock(cases, valid)
         return cls(
@@ -133,7 +133,7 @@ class Preparation:
         return elements, Memory(filled[:, -1], memory.first, times[:, -1])
 
 
-def _statistics(values: Tensor) -> tuple[float, float, bool]:
+def statistics(values: Tensor) -> tuple[float, float, bool]:
     """Mean, deviation and whether something is missing; outliers count as `CLIP` deviations."""
     missing = values.isnan()
     known = values[~missing].double()

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
 from slicekit.estimators.base import SliceEstimator, check_finite
-from slicekit.estimators.fitting import SquaredError
+from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import read_cases
 
 STRATA = 5
@@ -22,19 +22,20 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
     """Predict numbers from time series by structured linear CDEs.
 
     Series may have any number of channels, unequal lengths, gaps (NaN) and irregular times. By
-    default a random linear CDE is drawn and a linear read-out of its states is solved for, which
-    takes seconds; solver="gradient" trains a network of them as a whole.
+    default many random linear CDEs are drawn and linear read-outs of what they see are solved for,
+    which takes seconds; solver=Gradient(...) trains a network of them as a whole.
 
     Args:
-        solver, structure, dim, window, members, width, layers, dropout, max_steps, max_epochs,
-            batch_size, learning_rate, weight_decay, validation_fraction, patience, device,
-            random_state, verbose: see `slicekit.estimators.parameters.Parameters`.
+        solver: `Ridge(...)` or `Gradient(...)`; None is `Ridge()`.
+        n_jobs: threads, as joblib counts them.
+        device: of `Gradient`, "cpu", "cuda" or "mps"; None is the CPU.
+        random_state: an integer for the same numbers at every fit, a RandomState, or None.
+        verbose: whether to show progress.
 
     Attributes:
         n_channels_in_: channels of the series.
         n_features_in_: their length, if X was a 2-D array.
-        networks_: the members, reservoirs or networks; recipe_: what they are made of.
-        history_: how the fit of each member went.
+        model_: what was fitted; history_: how the fit of each member went.
 
     Example:
         >>> X = np.random.RandomState(0).randn(30, 1, 12)
@@ -46,16 +47,17 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
     spread_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> Self:
-        """Fit the networks.
+        """Fit the model.
 
         Args:
             X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or
                 a 2-D array (cases, length) of series with one channel. NaN is a gap. A list may
-                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,).
+                also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
+                frames: see `slicekit.estimators.containers`.
             y: (cases,) or (cases, targets) numbers.
             sample_weight: (cases,) not negative, or None.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
-                increasing; None is 0, 1, ...
+                increasing numbers or dates; None is 0, 1, ...
 
         Returns:
             This regressor.
@@ -80,8 +82,9 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         scaled = ((y - self.centre_) / self.spread_).reshape(len(y), -1)
         rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
         strata = rank * min(STRATA, len(y)) // len(y)
-        targets = torch.from_numpy(scaled).float()
-        self._fit(cases, targets, strata, targets.shape[1], SquaredError(), sample_weight)
+        targets = torch.from_numpy(scaled)
+        weights = self._weights(sample_weight, cases)
+        self._solve(cases, targets, strata, targets.shape[1], weights, classes=False)
         return self
 
     def predict(self, X: Any, times: Any = None) -> np.ndarray:
@@ -94,11 +97,24 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         Returns:
             (cases,) or (cases, targets), as y in `fit`.
         """
-        return self._outputs(X, times)
+        return self._combine(self._outputs(X, times))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> float:
         """The coefficient of determination R²; arguments as for `fit`."""
         return float(r2_score(y, self.predict(X, times), sample_weight=sample_weight))
+
+    def explain(self, x: Any, times: Any = None, parts: int = 16) -> Explanation:
+        """Which channels and which times of a series make its prediction what it is.
+
+        Args:
+            x: one series (channels, length), or (length,) for one channel.
+            times: (length,) or None, as for `fit`.
+            parts: of the series.
+
+        Returns:
+            What each part of each channel does to the first target, with a picture.
+        """
+        return explain(self, x, times, parts)
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)

@@ -1,31 +1,55 @@
 """Fitted estimators on disk, without pickle: one safetensors file with a JSON header.
 
-Tensors are the networks' parameters and the preparation's statistics; the header holds parameters,
-labels and the networks' configurations. It only names classes that slicekit knows, or that the
-caller of `load` hands over: loading a file runs no code from it.
+Tensors are what was drawn and fitted; the header holds parameters, labels, numbers and the names of
+classes. It only names classes that slicekit knows, or that the caller of `load` hands over: loading
+a file runs no code from it. What it describes is checked, and tried on a series, before it is given
+out.
 """
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from slicekit.configurations import assemble, build, describe
 from slicekit.devices import Device, find_device
+from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.features import Features
-from slicekit.estimators.fitting import History
+from slicekit.estimators.inputs import Cases
+from slicekit.estimators.model import History, Model
 from slicekit.estimators.network import Max, Recipe, SeriesNetwork
+from slicekit.estimators.networks import Networks
+from slicekit.estimators.path import Path
+from slicekit.estimators.pools import (
+    BandPool,
+    CovariancePool,
+    FilterPool,
+    MeanPool,
+    RotationPool,
+)
 from slicekit.estimators.preparation import Preparation
-from slicekit.estimators.reservoir import RandomRecipe, Reservoir
+from slicekit.estimators.readout import Readout
+from slicekit.estimators.solvers import Gradient, Ridge
+from slicekit.estimators.stacked import Member, Stacked
 from slicekit.estimators.windows import Windows
 from slicekit.stored_files import read_stored, told, write_stored
 
-KINDS = (Recipe, SeriesNetwork, Max, RandomRecipe, Reservoir)
-OWN: dict[str, type] = {kind.__name__: kind for kind in KINDS}
-FITTED = ("n_channels_in_", "n_features_in_", "feature_names_in_", "classes_", "centre_", "spread_")
-"""What `fit` finds out, besides tensors and networks; not every estimator has all of it."""
+OWN: dict[str, type] = {
+    kind.__name__: kind for kind in (Recipe, SeriesNetwork, Max, Ridge, Gradient)
+}
+POOLS: dict[str, type] = {
+    kind.__name__: kind for kind in (BandPool, CovariancePool, FilterPool, MeanPool, RotationPool)
+}
+
+FITTED = (
+    *("n_channels_in_", "dated_", "n_features_in_", "feature_names_in_"),
+    *("classes_", "centre_", "spread_"),
+)
+"""What an estimator finds out beside its model."""
 
 
 def write(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -34,30 +58,106 @@ def write(estimator: Any, path: str | os.PathLike[str]) -> None:
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None
     parameters["device"] = None  # whoever loads it says where
-    features: Features = estimator.features_
-    parts = {"preparation": features.preparation, "windows": features.windows}
+    if isinstance(parameters.get("class_weight"), dict):
+        weights = parameters["class_weight"].items()
+        parameters["class_weight"] = tuple((_plain(k), _plain(v)) for k, v in weights)
+    tensors: dict[str, Tensor] = {}
+    model: Model = estimator.model_
+    apart: Any = _stacked_apart if isinstance(model, Stacked) else _networks_apart
     header = {
         "estimator": type(estimator).__name__,
         "parameters": {k: describe(_plain(v), k) for k, v in parameters.items()},
         "fitted": _fitted(estimator),
-        "features": {
-            part: {k: v for k, v in vars(x).items() if not isinstance(v, torch.Tensor)}
-            for part, x in parts.items()
-        },
-        "recipe": describe(estimator.recipe_, "recipe_"),
-        "networks": [describe(x, "network") for x in estimator.networks_],
-        "history": [[h.steps, h.validation, h.penalty] for h in estimator.history_],
+        "kind": type(model).__name__,
+        "model": apart(model, tensors),
+        "history": [[h.steps, h.validation, h.weights] for h in model.history],
     }
-    tensors = {
-        f"{part}.{name}": value
-        for part, x in parts.items()
-        for name, value in vars(x).items()
-        if isinstance(value, torch.Tensor)
-    }
-    for i, network in enumerate(estimator.networks_):
+    write_stored(path, "estimator", header, tensors)
+
+
+def _apart(x: Any, name: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The numbers of a dataclass; its tensors are put among the others."""
+    numbers = {}
+    for field in fields(x):
+        value = getattr(x, field.name)
+        if isinstance(value, Tensor):
+            tensors[f"{name}.{field.name}"] = value
+        else:
+            numbers[field.name] = value
+    return numbers
+
+
+def _together(kind: type, numbers: dict[str, Any], name: str, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of `_apart`."""
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in numbers.items()}
+    return kind(**plain, **_below(f"{name}.", tensors))
+
+
+def _stacked_apart(model: Stacked, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    members = []
+    for i, member in enumerate(model.members):
+        tensors[f"{i}.weights"] = member.weights
+        members.append(
+            {
+                "pools": [
+                    [type(pool).__name__, _apart(pool, f"{i}.pools.{j}", tensors)]
+                    for j, pool in enumerate(member.blocks.pools)
+                ],
+                "readouts": [
+                    [name, _apart(readout, f"{i}.readouts.{name}", tensors)]
+                    for name, readout in member.readouts.items()
+                ],
+            }
+        )
+    return {"path": _apart(model.path, "path", tensors), "members": members}
+
+
+def _stacked_together(told: dict[str, Any], tensors: dict[str, Tensor], history: Any) -> Stacked:
+    members = []
+    for i, member in enumerate(told["members"]):
+        pools = tuple(
+            _together(POOLS[name], numbers, f"{i}.pools.{j}", tensors)
+            for j, (name, numbers) in enumerate(member["pools"])
+        )
+        readouts = {
+            name: _together(Readout, numbers, f"{i}.readouts.{name}", tensors)
+            for name, numbers in member["readouts"]
+        }
+        members.append(Member(Blocks(pools), readouts, tensors[f"{i}.weights"]))
+    path = _together(Path, told["path"], "path", tensors)
+    return Stacked(path, tuple(members), history)
+
+
+def _networks_apart(model: Networks, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    for i, network in enumerate(model.networks):
         for name, x in network.state_dict().items():
             tensors[f"networks.{i}.{name}"] = x
-    write_stored(path, "estimator", header, tensors)
+    return {
+        "preparation": _apart(model.features.preparation, "preparation", tensors),
+        "windows": _apart(model.features.windows, "windows", tensors),
+        "recipe": describe(model.recipe, "recipe"),
+        "networks": [describe(x, "network") for x in model.networks],
+    }
+
+
+def _networks_together(
+    told: dict[str, Any],
+    tensors: dict[str, Tensor],
+    history: Any,
+    handed: dict[str, type],
+    device: Device | None,
+) -> Networks:
+    features = Features(
+        _together(Preparation, told["preparation"], "preparation", tensors),
+        _together(Windows, told["windows"], "windows", tensors),
+    )
+    networks = []
+    for i, described in enumerate(told["networks"]):
+        network = assemble(described, handed, _below(f"networks.{i}.", tensors))
+        if not isinstance(network, SeriesNetwork):
+            raise TypeError(f"it has a {type(network).__name__} as a network")
+        networks.append(network.to(find_device(device)).eval())
+    return Networks(features, tuple(networks), build(told["recipe"], handed), history)
 
 
 def read(
@@ -74,7 +174,7 @@ def read(
     # The file may be a stranger's, and then a constructor may raise anything.
     try:
         estimator = _rebuild(kind, header, tensors, handed, device)
-        _check(estimator)
+        _try(estimator)
     except Exception as error:
         raise ValueError(f"{path}: the estimator can't be built again: {told(error)}") from error
     return estimator
@@ -83,37 +183,43 @@ def read(
 def _rebuild(
     kind: type,
     header: dict[str, Any],
-    tensors: dict[str, torch.Tensor],
+    tensors: dict[str, Tensor],
     handed: dict[str, type],
     device: Device | None,
 ) -> Any:
     parameters = {k: build(v, handed) for k, v in header["parameters"].items()}
+    if isinstance(parameters.get("class_weight"), tuple):
+        parameters["class_weight"] = dict(parameters["class_weight"])
     estimator = kind(**(parameters | {"device": device}))
     for name, value in header["fitted"].items():
         if name not in FITTED:
             raise ValueError(f"it has {name!r}, which is nothing that `fit` finds out")
         setattr(estimator, name, _array(value) if isinstance(value, dict) else value)
-    numbers = header["features"]
-    estimator.features_ = Features(
-        Preparation(**_below("preparation.", tensors), **numbers["preparation"]),
-        Windows(**_below("windows.", tensors), **numbers["windows"]),
+    history = tuple(
+        History(
+            steps,
+            tuple((step, loss) for step, loss in validation),
+            tuple((name, weight) for name, weight in weights),
+        )
+        for steps, validation, weights in header["history"]
     )
-    estimator.recipe_ = build(header["recipe"], handed)
-    estimator.history_ = [
-        History(steps, tuple((step, loss) for step, loss in validation), penalty)
-        for steps, validation, penalty in header["history"]
-    ]
-    networks = []
-    for i, described in enumerate(header["networks"]):
-        network = assemble(described, handed, _below(f"networks.{i}.", tensors))
-        networks.append(network.to(find_device(device)).eval())
-    estimator.networks_ = networks
+    if header["kind"] == Stacked.__name__:
+        estimator.model_ = _stacked_together(header["model"], tensors, history)
+    else:
+        estimator.model_ = _networks_together(header["model"], tensors, history, handed, device)
     return estimator
 
 
-def _check(estimator: Any) -> None:
-    """Raise unless features, networks and what they predict fit together."""
-    features: Features = estimator.features_
+def _try(estimator: Any) -> None:
+    """Predict from a series of one observation: parts that do not fit together show."""
+    model: Model = estimator.model_
+    if model.channels != estimator.n_channels_in_:
+        raise ValueError(f"it has {model.channels} channels, not {estimator.n_channels_in_}")
+    values = torch.zeros(1, 1, model.channels, dtype=torch.float64)
+    origin = model.path.origin if isinstance(model, Stacked) else None
+    times = torch.tensor([[origin or 0.0]], dtype=torch.float64)
+    with torch.inference_mode():
+        outputs = model.outputs(Cases(values, torch.tensor([1]), times), 1)
     answers = getattr(estimator, "classes_", None)
     if answers is None:
         answers = estimator.centre_
@@ -121,20 +227,12 @@ def _check(estimator: Any) -> None:
             raise ValueError(
                 f"spread_ has shape {np.shape(estimator.spread_)}, not {answers.shape}"
             )
-    if features.preparation.inputs != estimator.n_channels_in_:
-        inputs = features.preparation.inputs
-        raise ValueError(f"it prepares {inputs} channels, not {estimator.n_channels_in_}")
-    if not estimator.networks_:
-        raise ValueError("it has no network")
-    for network in estimator.networks_:
-        if not isinstance(network, SeriesNetwork | Reservoir):
-            raise TypeError(f"it has a {type(network).__name__} as a network")
-        sizes, expected = (network.channels, network.outputs), (features.channels, answers.size)
-        if sizes != expected:
-            raise ValueError(f"a network has (channels, outputs) {sizes}, expected {expected}")
+    wanted = answers.size
+    if outputs.ndim != 3 or outputs.shape[1:] != (1, wanted):
+        raise ValueError(f"it gives outputs {tuple(outputs.shape[1:])}, expected (1, {wanted})")
 
 
-def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(prefix) :]: x for name, x in tensors.items() if name.startswith(prefix)}
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from slicekit.estimators.features import Features, FeaturesMemory
-from slicekit.layers import States
+from slicekit.estimators.clocks import seconds
+from slicekit.estimators.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,48 +18,47 @@ class StreamState:
 
     Args:
         count: how many observations have come.
-        memory: of the features, None before the first.
-        states: of the networks after the last complete window, None before the first.
+        time: (batch,) float64, of the last observation, None before the first.
+        memory: of the model, None before the first.
         prediction: after the last observation.
+        model: whose memory it is.
     """
 
     count: int
-    memory: FeaturesMemory | None
-    states: tuple[States | None, ...]
+    time: Tensor | None
+    memory: Any
     prediction: np.ndarray | None
+    model: Model
 
 
 class Stream:
     """Observations one by one. Made by `stream()` of a fitted estimator.
 
     Args:
-        features: of the estimator.
-        networks: whose outputs are combined.
+        model: whose outputs are combined.
         combine: takes the outputs (members, batch, outputs) to predictions (batch, ...).
         batch: how many series run side by side; None is one, without a batch axis.
-        device: of the networks.
+        dated: whether the estimator was fitted with dates.
     """
 
     def __init__(
         self,
-        features: Features,
-        networks: list[nn.Module],
+        model: Model,
         combine: Callable[[Tensor], np.ndarray],
         batch: int | None,
-        device: torch.device,
+        dated: bool,
     ) -> None:
         """Start before the first observation."""
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise ValueError(
                 f"batch={batch!r}; expected a positive integer, or None for one stream"
             )
-        self._features, self._networks, self._combine = features, networks, combine
-        self._batch, self._device = batch, device
+        self._model, self._combine, self._batch, self._dated = model, combine, batch, dated
         self.reset()
 
     def reset(self) -> None:
         """Forget all observations."""
-        self._state = StreamState(0, None, (None,) * len(self._networks), None)
+        self._state = StreamState(0, None, None, None, self._model)
 
     @property
     def state(self) -> StreamState:
@@ -70,7 +69,7 @@ class Stream:
     def state(self, state: StreamState) -> None:
         if not isinstance(state, StreamState):
             raise TypeError(f"state is a {type(state).__name__}; expected a state of this stream")
-        if len(state.states) != len(self._networks):
+        if state.model is not self._model:
             raise ValueError("state belongs to a stream of another estimator")
         self._state = state
 
@@ -100,8 +99,9 @@ class Stream:
 
         Args:
             observation: (channels,), or (batch, channels); NaN where nothing was observed.
-            time: of the observation, a number or (batch,), after that of the one before. It may be
-                left out if the estimator was fitted without times: it is then one step later.
+            time: of the observation, a number or (batch,), after that of the one before; a date if
+                the estimator was fitted with dates. It may be left out if the estimator was fitted
+                without times: it is then one step later.
 
         Returns:
             Of a classifier the probabilities (classes,), of a regressor the value () or (targets,);
@@ -114,23 +114,16 @@ class Stream:
         values = self._read_observation(observation)
         now = self._read_time(time)
         before = self._state
-        outputs, states = [], []
         with torch.inference_mode():
-            features, memory, complete = self._features.advance(values, now, before.memory)
-            features = features.to(self._device)
-            for network, state in zip(self._networks, before.states, strict=True):
-                output, after = network.step(features, state)  # type: ignore[operator]
-                outputs.append(output)
-                states.append(after)
-            found = self._combine(torch.stack(outputs))
+            outputs, memory = self._model.advance(values, now, before.memory)
+            found = self._combine(outputs)
         prediction = found[0] if self._batch is None else found
-        kept = tuple(states) if complete else before.states
-        self._state = StreamState(before.count + 1, memory, kept, prediction)
+        self._state = StreamState(before.count + 1, now, memory, prediction, self._model)
         return prediction
 
     def _read_observation(self, observation: Any) -> Tensor:
         values = np.asarray(observation, dtype=np.float64)
-        channels = self._features.preparation.inputs
+        channels = self._model.channels
         expected = (channels,) if self._batch is None else (self._batch, channels)
         if values.shape != expected:
             raise ValueError(f"observation has shape {values.shape}; expected {expected}")
@@ -139,22 +132,25 @@ class Stream:
         return torch.from_numpy(values.reshape(-1, channels).copy())
 
     def _read_time(self, time: Any) -> Tensor:
-        batch, memory = self._batch or 1, self._state.memory
+        batch, before = self._batch or 1, self._state.time
         if time is None:
-            if self._features.preparation.timed:
+            if self._model.timed:
                 raise ValueError("time is missing; the estimator was fitted with times")
             last = torch.full((batch,), -1.0, dtype=torch.float64)
-            return (last if memory is None else memory.memory.before) + 1
-        now = torch.from_numpy(np.array(time, dtype=np.float64))
+            return (last if before is None else before) + 1
+        numbers, dated = seconds(time, "time")
+        if dated != self._dated:
+            kinds = ("a number", "a date")
+            raise ValueError(f"time={time} is {kinds[dated]}; expected {kinds[self._dated]}")
+        now = torch.from_numpy(np.array(numbers))
         if now.shape not in ((), (batch,)):
             raise ValueError(f"time has shape {tuple(now.shape)}; expected a number or ({batch},)")
         now = now.expand(batch)
         if not now.isfinite().all():
             raise ValueError(f"time={time}; expected finite numbers")
-        if memory is not None and (now <= memory.memory.before).any():
-            before = memory.memory.before.tolist()
+        if before is not None and (now <= before).any():
+            earlier = before[0].item() if batch == 1 else before.tolist()
             raise ValueError(
-                f"time={time} does not come after {before[0] if batch == 1 else before}; "
-                "times must increase strictly"
+                f"time={time} does not come after {earlier}; times must increase strictly"
             )
         return now

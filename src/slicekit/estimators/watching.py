@@ -115,3 +115,43 @@ def watch_for(verbose: bool, title: str) -> Watch:
         return Bar(title)
     except ImportError:
         return Lines(title)
+
+
+class Progress:
+    """How far a fit in closed form has come: a bar where rich is at hand, lines otherwise.
+
+    Args:
+        verbose: whether to show anything.
+        parts: how many shares of 1 are told in all.
+    """
+
+    def __init__(self, verbose: bool, parts: int) -> None:
+        """Nothing is shown yet."""
+        self._verbose, self._parts, self._done, self._title = verbose, parts, 0.0, ""
+        self._bar: Any = None
+
+    def __enter__(self) -> "Progress":
+        """Show the bar."""
+        if self._verbose:
+            try:
+                from rich.progress import Progress as Rich
+            except ImportError:
+                return self
+            self._bar = Rich()
+            self._task = self._bar.add_task("fit", total=self._parts)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave it as it stands."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def tell(self, title: str, share: float) -> None:
+        """So much more is done, or will be next, of what the title says."""
+        self._done += share
+        if self._bar is not None:
+            self._bar.update(self._task, description=title, completed=self._done)
+        elif self._verbose and title != self._title:
+            print(f"{title}: {self._done / self._parts:.0%}", flush=True)
+        self._title = title

@@ -7,6 +7,7 @@ evaluation.json, in the form that `slicekit evaluate` writes, with what the stud
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from slicekit.training import RunFolder, evaluate, train
 from slicekit.training.evaluation import tally
 from slicekit.training.seeds import derived_seed
 
-RESULTS = "evaluation.json"
+RESULTS, LOOKED = "evaluation.json", "looked.json"
+"""What came of a run, and when a test set of the archive was looked at."""
+
 SEED = 0
 """Of the tests: all runs of a study take the same."""
 
@@ -45,6 +48,9 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
     """
     if plan.model in classifiers.NAMES:
         folder.mkdir(parents=True, exist_ok=True)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        looked = {"test set": plan.task, "classifier": plan.model, "at": now}
+        files.write(folder / LOOKED, (json.dumps(looked) + "\n").encode())
         outcome = classifiers.perform(plan, device)
     else:
         outcome = _train(plan, folder, _earlier(plan, folder), device)

@@ -23,7 +23,7 @@ class UEA(Study):
 
     `paper`: the paper's models on its data sets, with the permutations of its five seeds, both as
     JAX made them before 0.5 and since; seed n is its n-th. `default`: `SliceClassifier()` as it
-    comes on all data sets, with the archive's own split, beside two references. `robustness`: the
+    comes on all data sets, with the archive's own split, beside four others. `robustness`: the
     same where a share of the observations is dropped.
     """
 

@@ -1,0 +1,66 @@
+"""Times as users have them, as numbers: dates and durations become seconds."""
+
+from datetime import UTC
+from typing import Any
+
+import numpy as np
+
+SECOND = np.timedelta64(1, "s")
+
+
+def seconds(times: Any, name: str = "times") -> tuple[np.ndarray, bool]:
+    """Times as float64.
+
+    Args:
+        times: numbers, dates (datetime64, datetime, pandas' own) or durations, of any shape.
+        name: what to call them in an error.
+
+    Returns:
+        Numbers as they are, dates as seconds since 1970 (UTC), durations as seconds; and whether
+        they are dates.
+
+    Raises:
+        ValueError: if they are none of these.
+
+    >>> seconds(np.array(["1970-01-01T00:00:02"], dtype="datetime64[ms]"))
+    (array([2.]), True)
+    """
+    if getattr(times, "tz", None) is not None and hasattr(times, "tz_convert"):
+        times = times.tz_convert(None)
+    array = np.asarray(times)
+    if array.dtype == object and array.size:
+        array = _objects(array, name)
+    if array.dtype.kind == "M":
+        return _divided(array - np.datetime64(0, "s"), name), True
+    if array.dtype.kind == "m":
+        return _divided(array, name), False
+    try:
+        return array.astype(np.float64), False
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} can't be read as numbers or dates: {error}") from error
+
+
+def _objects(array: np.ndarray, name: str) -> np.ndarray:
+    """An array of Python's or pandas' dates as one of NumPy's."""
+    first = array.flat[0]
+    if not (hasattr(first, "isoformat") or isinstance(first, np.datetime64 | np.timedelta64)):
+        return array
+    kind = "timedelta64[ns]" if hasattr(first, "total_seconds") else "datetime64[ns]"
+    try:
+        return np.array([np.array(_naive(x), dtype=kind) for x in array.flat]).reshape(array.shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} can't be read as dates: {error}") from error
+
+
+def _naive(time: Any) -> Any:
+    """A date without a zone, in UTC."""
+    if getattr(time, "tzinfo", None) is None:
+        return time
+    return time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _divided(durations: np.ndarray, name: str) -> np.ndarray:
+    if np.isnat(durations).any():
+        raise ValueError(f"{name} holds NaT; expected a time for every observation")
+    whole = durations // SECOND
+    return whole.astype(np.float64) + (durations - whole * SECOND) / SECOND

@@ -1,0 +1,142 @@
+"""The model of `Gradient`: features of elements and windows, and networks over them."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from slicekit.estimators.features import Features
+from slicekit.estimators.fitting import (
+    CrossEntropy,
+    Examples,
+    Plan,
+    SquaredError,
+    chunks,
+    fit_network,
+)
+from slicekit.estimators.inputs import Cases
+from slicekit.estimators.model import History, Model, Problem
+from slicekit.estimators.network import Recipe
+from slicekit.estimators.splitting import split
+from slicekit.estimators.watching import watch_for
+from slicekit.training.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from slicekit.estimators.solvers import Gradient
+
+SMOOTHING = 0.1
+FEWEST_STEPS, EPOCHS = 400, 12
+"""How long a network is trained by default: so many steps, or passes if those are more."""
+
+MOST_STEPS = 256
+"""Longer series are summed up in windows."""
+
+
+class Networks(Model):
+    """Networks over the features of series.
+
+    Args:
+        features: that they see.
+        networks: the members.
+        recipe: what they are made of.
+        history: how the training of each went.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        networks: tuple[nn.Module, ...],
+        recipe: Recipe,
+        history: tuple[History, ...],
+    ) -> None:
+        """Keep them."""
+        self.features, self.networks, self.recipe = features, networks, recipe
+        self.history = history
+
+    @property
+    def timed(self) -> bool:
+        """Whether it was fitted with times."""
+        return self.features.preparation.timed
+
+    @property
+    def channels(self) -> int:
+        """Of the series."""
+        return self.features.preparation.inputs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        return next(self.networks[0].parameters()).device
+
+    def outputs(self, cases: Cases, threads: int) -> Tensor:
+        """Of whole series, in batches: (members, cases, outputs)."""
+        device, found = self.device, []
+        for some in chunks(cases.lengths):
+            features, lengths = (x.to(device) for x in self.features(cases.select(some)))
+            said = [network(features, lengths=lengths) for network in self.networks]
+            found.append(torch.stack(said).cpu())
+        return torch.cat(found, 1)
+
+    def advance(self, values: Tensor, times: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """Of series so far; the networks' states are those after the last complete window."""
+        own, states = (None, (None,) * len(self.networks)) if memory is None else memory
+        features, own, complete = self.features.advance(values, times, own)
+        features = features.to(self.device)
+        outputs, after = [], []
+        for network, state in zip(self.networks, states, strict=True):
+            output, later = network.step(features, state)  # type: ignore[operator]
+            outputs.append(output)
+            after.append(later)
+        return torch.stack(outputs).cpu(), (own, tuple(after) if complete else states)
+
+
+def fit_networks(solver: "Gradient", problem: Problem) -> Networks:
+    """Train networks, each judged by cases that were held out."""
+    longest = int(problem.cases.lengths.max())
+    window = -(-longest // MOST_STEPS) if solver.window is None else solver.window
+    features = Features.fit(problem.cases, int(window))
+    targets = problem.targets if problem.classes else problem.targets.float()
+    examples = Examples(*features(problem.cases), targets, problem.weights.float())
+    recipe = Recipe(
+        structure=solver.structure,
+        width=int(solver.width),
+        layers=int(solver.layers),
+        dropout=float(solver.dropout),
+    )
+    found = []
+    for member in range(solver.members):
+        random = np.random.RandomState(problem.seed)
+        chosen, held = split(problem.groups, solver.validation_fraction, member, random)
+        found.append(
+            fit_network(
+                partial(recipe.build, features.channels, problem.outputs, examples.length),
+                examples.select(chosen),
+                examples.select(held),
+                CrossEntropy(SMOOTHING) if problem.classes else SquaredError(),
+                _plan(solver, len(chosen)),
+                derived_seed(problem.seed, f"member {member}"),
+                problem.device,
+                watch_for(problem.verbose, f"network {member + 1} of {solver.members}"),
+            )
+        )
+    networks, history = (tuple(x) for x in zip(*found, strict=True))
+    return Networks(features, networks, recipe, history)
+
+
+def _plan(solver: "Gradient", cases: int) -> Plan:
+    epoch = max(1, cases // min(solver.batch_size, cases))
+    steps = solver.max_steps
+    if steps is None:
+        steps = 10**9 if solver.max_epochs is not None else max(FEWEST_STEPS, EPOCHS * epoch)
+    if solver.max_epochs is not None:
+        steps = min(steps, solver.max_epochs * epoch)
+    return Plan(
+        steps=steps,
+        batch=solver.batch_size,
+        rate=solver.learning_rate,
+        decay=solver.weight_decay,
+        patience=solver.patience,
+        evaluate_every=max(1, min(max(epoch, 20), steps)),
+    )

@@ -1,0 +1,272 @@
+"""Observations as a path on a regular grid: standardised, with lines from one to the next.
+
+A linear CDE is driven by a path in real time, whatever the times at which it was observed. So the
+path is drawn through the observations as they are, and read at regular times; without times, these
+are the observations themselves. A row in which nothing was observed is no observation; a channel
+that lacks in a row keeps its last value, and has its mean before the first. All of it is fitted to
+the training data and looks at the past alone: a prefix of a series gives a prefix of its path.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from slicekit.checks import check_shape
+from slicekit.estimators.inputs import Cases
+from slicekit.estimators.preparation import statistics
+from slicekit.paths import LastValue, valid_mask
+
+CLIP = 8.0
+REGULAR = 1e-3
+FINE = 0.1
+"""Of the steps in training, the share that may be shorter than that of the grid."""
+
+DENSER, LONGER = 4, 64
+"""How many times the observations a grid may have, and the longest path in training a path."""
+
+TOGETHER = 0.25
+"""Series whose first times differ by less than this share of the longest share their origin."""
+
+LONGEST = 2**40
+ROUNDING = 1e-6
+AT_ONCE = 2**22
+"""Values that are read at once, in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a stream must remember to go on with the path of a series.
+
+    Args:
+        rows: how many came; `known`: (channels,) in how many of them each channel was observed.
+        origin: where the grid begins, None before the first observation.
+        count: elements of the path so far.
+        time, values: () and (channels,) of the last observation.
+    """
+
+    rows: int
+    known: Tensor
+    origin: float | None
+    count: int
+    time: float
+    values: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A causal map from observations to a path on a grid.
+
+    Args:
+        centre, spread: (channels,) float64, mean and deviation of the values in training.
+        gaps: (channels,) bool, which channels have gaps in training.
+        step: of the grid.
+        origin: where grids begin that begin near it; None for the first time of each series.
+        slack: how near.
+        timed: whether there were times in training; otherwise they are 0, 1, ...
+        length: elements of the longest path in training.
+    """
+
+    centre: Tensor
+    spread: Tensor
+    gaps: Tensor
+    step: float
+    origin: float | None
+    slack: float
+    timed: bool
+    length: int
+
+    def __post_init__(self) -> None:
+        """Check what a file may say."""
+        for name in ("spread", "gaps"):
+            check_shape(name, getattr(self, name), (len(self.centre),))
+        if not (0 < self.step < math.inf) or not self.slack >= 0:
+            raise ValueError(f"step={self.step}, slack={self.slack}; expected them positive")
+        if self.origin is not None and not math.isfinite(self.origin):
+            raise ValueError(f"origin={self.origin}; expected a finite number or None")
+        if not isinstance(self.length, int) or not 1 <= self.length <= LONGEST:
+            raise ValueError(f"length={self.length!r}; expected one of 1..{LONGEST}")
+
+    @classmethod
+    def fit(cls, cases: Cases) -> "Path":
+        """From the training data.
+
+        Raises:
+            ValueError: if nothing was observed at all.
+        """
+        valid = valid_mask(cases.lengths, cases.values.shape[1])
+        found = [statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
+        centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
+        if bool((cases.values.isnan() | ~valid.unsqueeze(-1)).all()):
+            raise ValueError("X holds NaN alone: nothing was observed in any series")
+        step, origin, slack = _clock(cases)
+        plain = cls(
+            torch.tensor(centre, dtype=torch.float64),
+            torch.tensor(spread, dtype=torch.float64),
+            torch.tensor(gaps),
+            step,
+            origin,
+            slack,
+            cases.times is not None,
+            LONGEST,
+        )
+        longest = int(plain.lengths(cases).max())
+        return replace(plain, length=longest)
+
+    @property
+    def channels(self) -> int:
+        """Of observations and path."""
+        return self.centre.shape[0]
+
+    def lengths(self, cases: Cases) -> Tensor:
+        """Elements of the paths, (cases,).
+
+        Raises:
+            ValueError: if one is much longer than those in training.
+        """
+        first, last, seen = _ends(cases)
+        steps = ((last - self._origins(first)) / self.step + ROUNDING).floor()
+        lengths = torch.where(seen, steps.long() + 1, 1)
+        if int(lengths.max()) > LONGER * self.length:
+            raise ValueError(
+                f"a series lasts {int(lengths.max()) / self.length:.0f} times as long as the "
+                "longest in training; are its times in the same unit?"
+            )
+        return lengths
+
+    def __call__(self, cases: Cases) -> tuple[Tensor, Tensor]:
+        """Whole series.
+
+        Returns:
+            (cases, channels, length) float32, and the lengths (cases,). What stands past the end of
+            a case does not count.
+        """
+        lengths = self.lengths(cases)
+        path = torch.empty(len(cases), self.channels, int(lengths.max()))
+        part = max(1, AT_ONCE // max(1, self.channels * max(path.shape[2], cases.values.shape[1])))
+        for at in range(0, len(cases), part):
+            some = slice(at, at + part)
+            path[some] = self._read(cases.select(some), lengths[some], path.shape[2])
+        return path, lengths
+
+    def shares(self, cases: Cases) -> Tensor:
+        """The share of rows in which each channel with gaps was observed, (cases, gaps)."""
+        valid = valid_mask(cases.lengths, cases.values.shape[1]).unsqueeze(-1)
+        known = (~cases.values[..., self.gaps].isnan() & valid).sum(1)
+        return (known / cases.lengths[:, None]).float()
+
+    def _read(self, cases: Cases, lengths: Tensor, length: int) -> Tensor:
+        values = self._scaled(cases.values)
+        rows = values.shape[1]
+        empty = _empty(cases)
+        before = torch.zeros(len(cases), 1, self.channels)
+        values = LastValue().fill(torch.cat([before, values], 1))[:, 1:].mT
+        inside = valid_mask(cases.lengths, rows)
+        if cases.times is None and not bool((empty & inside).any()):
+            return torch.nn.functional.pad(values, (0, length - rows))
+        times = _times(cases)
+        order = empty.long().argsort(dim=1, stable=True)
+        count = (~empty).sum(1).clamp_min(1)
+        times = times.gather(1, order).masked_fill(~valid_mask(count, rows), torch.inf)
+        nothing = empty.all(1)
+        times[nothing, 0] = 0.0
+        grid = self._origins(times[:, :1]) + self.step * torch.arange(length, dtype=torch.float64)
+        after = torch.searchsorted(times, grid + ROUNDING * self.step, right=True)
+        left = (after - 1).clamp_min(0)
+        right = torch.minimum(after, count[:, None] - 1)
+        start, end = times.gather(1, left), times.gather(1, right)
+        share = ((grid - start) / (end - start).clamp_min(1e-300)).clamp(0, 1)
+        share = torch.where(right > left, share, 0.0).float().unsqueeze(1)
+
+        def at(places: Tensor) -> Tensor:
+            chosen = order.gather(1, places).unsqueeze(1).expand(-1, self.channels, -1)
+            return values.gather(2, chosen)
+
+        return at(left) * (1 - share) + at(right) * share
+
+    def advance(
+        self, observation: Tensor, time: float, trace: Trace | None
+    ) -> tuple[Tensor, Trace]:
+        """One more observation of one series.
+
+        Args:
+            observation: (channels,), with NaN in gaps.
+            time: of it.
+            trace: after the observation before, or None at the start.
+
+        Returns:
+            The new elements of the path (channels, count), of which there may be none, and what to
+            remember.
+        """
+        if trace is None:
+            trace = Trace(0, torch.zeros(self.channels), None, 0, 0.0, torch.zeros(self.channels))
+        missing = observation.isnan()
+        rows, known = trace.rows + 1, trace.known + ~missing
+        if bool(missing.all()):
+            return torch.empty(self.channels, 0), Trace(
+                rows, known, trace.origin, trace.count, trace.time, trace.values
+            )
+        values = torch.where(missing, trace.values, self._scaled(observation))
+        origin, before, since = trace.origin, trace.values, trace.time
+        if origin is None:
+            origin = float(self._origins(torch.tensor(time, dtype=torch.float64)))
+            before, since = values, time
+        count = int((time - origin) / self.step + ROUNDING) + 1
+        grid = origin + self.step * torch.arange(trace.count, count, dtype=torch.float64)
+        share = ((grid - since) / max(time - since, 1e-300)).clamp(0, 1).float()
+        if time == since:
+            share = torch.zeros_like(share)
+        elements = before[:, None] * (1 - share) + values[:, None] * share
+        return elements, Trace(rows, known, origin, count, time, values)
+
+    def _scaled(self, values: Tensor) -> Tensor:
+        return ((values.double() - self.centre) / self.spread).clamp(-CLIP, CLIP).float()
+
+    def _origins(self, first: Tensor) -> Tensor:
+        if self.origin is None:
+            return first
+        late = first - self.origin
+        return torch.where((late >= 0) & (late <= self.slack), self.origin, first)
+
+
+def _times(cases: Cases) -> Tensor:
+    if cases.times is not None:
+        return cases.times
+    return torch.arange(cases.values.shape[1], dtype=torch.float64).expand(len(cases), -1)
+
+
+def _empty(cases: Cases) -> Tensor:
+    """(cases, rows), where nothing was observed."""
+    return cases.values.isnan().all(-1) | ~valid_mask(cases.lengths, cases.values.shape[1])
+
+
+def _ends(cases: Cases) -> tuple[Tensor, Tensor, Tensor]:
+    """First and last times with an observation, (cases,) each, and whether there is one."""
+    times, empty = _times(cases), _empty(cases)
+    first = times.masked_fill(empty, torch.inf).amin(1)
+    last = times.masked_fill(empty, -torch.inf).amax(1)
+    seen = ~empty.all(1)
+    return torch.where(seen, first, 0.0), torch.where(seen, last, 0.0), seen
+
+
+def _clock(cases: Cases) -> tuple[float, float | None, float]:
+    """Step, origin and slack of the grid."""
+    if cases.times is None:
+        return 1.0, 0.0, torch.inf
+    first, last, seen = _ends(cases)
+    duration = (last - first).max().item()
+    valid = valid_mask(cases.lengths, cases.times.shape[1])
+    steps = torch.diff(cases.times, dim=1)[valid[:, 1:]]
+    if steps.numel() == 0 or duration == 0:
+        return 1.0, None, 0.0
+    fine = steps.kthvalue(1 + int(FINE * (len(steps) - 1))).values.item()
+    usual = steps.median().item()
+    if bool(((steps - usual).abs() <= REGULAR * usual).all()):
+        fine = steps.mean().item()
+    most = DENSER * int(cases.lengths.max())
+    step = max(fine, duration / most)
+    starts = first[seen]
+    if (starts.max() - starts.min()).item() <= TOGETHER * duration:
+        return step, starts.min().item(), TOGETHER * duration
+    return step, None, 0.0

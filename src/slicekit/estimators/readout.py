@@ -1,0 +1,175 @@
+"""Linear read-outs of blocks of features in closed form, judged by leaving out one case at a time.
+
+With centred and weighted features F and targets Y, K = F F^T and H = K (K + α)^-1, the prediction
+for a case that was left out is y_i - (y - H y)_i / (1 - H_ii): one decomposition serves every α.
+Each block has a ridge of its own. What they say of cases that were left out is joined by weights
+that are not negative and are drawn to equal ones: the fewer cases there are, the more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+PENALTIES = torch.logspace(-4, 2, 19, dtype=torch.float64)
+"""Over the mean square of a case's features, times the root of the number of cases."""
+
+SHARPNESS = torch.logspace(-0.5, 1.5, 41, dtype=torch.float64)
+CLIP = 6.0
+MOST = 2048
+"""Features of a block that count, where there are more of them and more cases."""
+
+SHRINK = 3.0
+"""Cases that speak for equal weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """A linear map of the features of one block.
+
+    Args:
+        columns: (used,) int64, the features that count.
+        centre, spread: (used,) of them in training.
+        weight: (used, outputs); bias: (outputs,).
+        penalty: α of the ridge regression.
+    """
+
+    columns: Tensor
+    centre: Tensor
+    spread: Tensor
+    weight: Tensor
+    bias: Tensor
+    penalty: float
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(cases, features) -> (cases, outputs)."""
+        return self.standardised(features) @ self.weight + self.bias
+
+    def standardised(self, features: Tensor) -> Tensor:
+        """The features that count, on the scale of the training data, clipped: (cases, used)."""
+        chosen = features.index_select(1, self.columns) - self.centre
+        return chosen.div_(self.spread).clamp_(-CLIP, CLIP)
+
+
+def fit_readout(
+    features: Tensor, targets: Tensor, weights: Tensor, random: np.random.Generator
+) -> tuple[Readout, Tensor]:
+    """Standardise a block, and find its ridge regression with the best penalty.
+
+    Args:
+        features: (cases, features) float32.
+        targets: (cases, outputs) float64.
+        weights: (cases,) positive, with mean 1.
+        random: draws the features that count, if there are too many.
+
+    Returns:
+        The read-out, and its predictions (cases, outputs) for cases that were left out.
+    """
+    columns = _varying(features)
+    if min(len(features), len(columns)) > MOST:
+        columns = columns[torch.from_numpy(random.permutation(len(columns))[:MOST]).sort().values]
+    centre = features.mean(0)[columns]
+    spread = features.std(0, correction=0)[columns]
+    outputs = targets.shape[1]
+    plain = Readout(columns, centre, spread, torch.zeros(0), torch.zeros(0), 0.0)
+    if not len(columns):
+        mean = (weights / weights.sum()) @ targets
+        empty = Readout(columns, centre, spread, torch.zeros(0, outputs), mean.float(), 0.0)
+        share = weights[:, None] / weights.sum()
+        return empty, (mean - share * targets) / (1 - share).clamp_min(1e-6)
+    weight, bias, penalty, left_out = ridge(plain.standardised(features), targets, weights)
+    return Readout(columns, centre, spread, weight.float(), bias.float(), penalty), left_out
+
+
+def _varying(features: Tensor) -> Tensor:
+    """The features that are not the same for all cases."""
+    largest, smallest = features.amax(0), features.amin(0)
+    size = torch.maximum(largest.abs(), smallest.abs())
+    return (largest - smallest > 1e-6 * size.clamp_min(1e-3)).nonzero().squeeze(1)
+
+
+def ridge(
+    features: Tensor, targets: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, float, Tensor]:
+    """The ridge regression with the smallest weighted squared error on cases that were left out.
+
+    Args:
+        features: (cases, features) float32; it is overwritten.
+        targets: (cases, outputs) float64.
+        weights: (cases,) float64, positive.
+
+    Returns:
+        Weights (features, outputs) and bias (outputs,), the penalty, and predictions (cases,
+        outputs) for each case from all others.
+    """
+    share, root = weights / weights.sum(), weights.sqrt().unsqueeze(1)
+    centre, mean = (share.float() @ features).double(), share @ targets
+    F = features.sub_(centre.float()).mul_(root.float())
+    Y = (targets - mean) * root
+    cases, wide = len(F), F.shape[0] <= F.shape[1]
+    values, vectors = torch.linalg.eigh((F @ F.T if wide else F.T @ F).double())
+    values = values.clamp_min(0)
+    basis = vectors if wide else (F @ vectors.float()).double()
+    moments, squares = basis.T @ Y, basis.square()
+    unit = max(values.sum().item() / cases, 1e-9) * cases**0.5
+    best: tuple[float, float, Tensor] | None = None
+    for penalty in (PENALTIES * unit).tolist():
+        damped = (values if wide else torch.ones_like(values)) / (values + penalty)
+        leverage = squares @ damped + share
+        error = (Y - basis @ (damped.unsqueeze(1) * moments)) / (1 - leverage).clamp_min(
+            1e-6
+        ).unsqueeze(1)
+        loss = error.square().sum().item()
+        if best is None or loss < best[0]:
+            best = loss, penalty, targets - error / root
+    assert best is not None
+    _, penalty, left_out = best
+    solved = vectors @ (moments / (values + penalty).unsqueeze(1))
+    weight = F.T.double() @ solved if wide else solved
+    return weight, mean - centre @ weight, penalty, left_out
+
+
+def join(left_out: Sequence[Tensor], targets: Tensor, weights: Tensor) -> Tensor:
+    """Weights of blocks, not negative and summing to 1.
+
+    Args:
+        left_out: of each block (cases, outputs), predictions for cases that were left out.
+        targets: (cases, outputs).
+        weights: (cases,) with mean 1.
+
+    Returns:
+        (blocks,) float64, with the smallest squared error on those cases, drawn to equal ones.
+    """
+    count, root = len(left_out), weights.sqrt().unsqueeze(1)
+    pull = float(SHRINK * targets.shape[1]) ** 0.5
+    said = torch.stack([(x * root).flatten() for x in left_out], 1).numpy()
+    rows = np.vstack([said, pull * np.eye(count)])
+    wanted = np.concatenate([(targets * root).flatten().numpy(), np.full(count, pull / count)])
+    found = np.asarray(nnls(rows, wanted)[0])
+    return torch.from_numpy(found / found.sum() if found.sum() > 0 else np.full(count, 1 / count))
+
+
+def sharpness(left_out: Tensor, targets: Tensor, weights: Tensor) -> float:
+    """By how much to multiply decisions so that their softmax is the best on left-out cases.
+
+    Args:
+        left_out: (cases, classes) decisions for cases that were left out.
+        targets: (cases,) class indices.
+        weights: (cases,).
+
+    Returns:
+        The factor with the smallest cross-entropy; labels are smoothed by one case, so that few
+        cases do not give certainty.
+    """
+    smoothing = 1 / (1 + len(left_out))
+    found = [
+        torch.nn.functional.cross_entropy(
+            factor * left_out.clamp(-5, 5), targets, reduction="none", label_smoothing=smoothing
+        )
+        for factor in SHARPNESS
+    ]
+    losses = torch.stack(found) @ weights.double()
+    return SHARPNESS[losses.argmin()].item()

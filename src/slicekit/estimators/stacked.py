@@ -1,0 +1,182 @@
+"""The model of `Ridge`: paths, blocks of features, and a read-out of each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicekit.estimators.blocks import OBSERVED, Blocks, StepMemory
+from slicekit.estimators.inputs import Cases
+from slicekit.estimators.model import History, Model, Problem
+from slicekit.estimators.path import Path, Trace
+from slicekit.estimators.readout import Readout, fit_readout, join, sharpness
+from slicekit.estimators.watching import Progress
+from slicekit.training.seeds import derived_seed
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """Blocks of features, and what is read from each.
+
+    Args:
+        blocks: of features.
+        readouts: of the blocks, by name.
+        weights: (readouts,) float32, of what they say; its factor makes logits of it.
+    """
+
+    blocks: Blocks
+    readouts: dict[str, Readout]
+    weights: Tensor
+
+    def __call__(self, features: dict[str, Tensor]) -> Tensor:
+        """(cases, features) by name -> (cases, outputs)."""
+        said = [readout(features[name]) for name, readout in self.readouts.items()]
+        return torch.einsum("bno,b->no", torch.stack(said), self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedMemory:
+    """What a stream of one series must remember: of its path, and of each member's blocks."""
+
+    trace: Trace
+    blocks: tuple[StepMemory | None, ...]
+
+
+class Stacked(Model):
+    """Members over one path.
+
+    Args:
+        path: from observations.
+        members: their outputs are averaged.
+        history: how the fit of each went.
+    """
+
+    def __init__(
+        self, path: Path, members: tuple[Member, ...], history: tuple[History, ...]
+    ) -> None:
+        """Keep them."""
+        self.path, self.members, self.history = path, members, history
+
+    @property
+    def timed(self) -> bool:
+        """Whether it was fitted with times."""
+        return self.path.timed
+
+    @property
+    def channels(self) -> int:
+        """Of the series."""
+        return self.path.channels
+
+    def outputs(self, cases: Cases, threads: int) -> Tensor:
+        """Of whole series: (members, cases, outputs)."""
+        found = []
+        for member in self.members:
+            parts = [member(x) for x in looks(self.path, member.blocks, cases, threads)]
+            found.append(torch.cat(parts))
+        return torch.stack(found)
+
+    def advance(self, values: Tensor, times: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """Of series so far; each is a stream of its own."""
+        before = [None] * len(values) if memory is None else memory
+        found = [
+            self._advance(x, t, own)
+            for x, t, own in zip(values, times.tolist(), before, strict=True)
+        ]
+        outputs = torch.stack([x for x, _ in found], 1)
+        return outputs, tuple(own for _, own in found)
+
+    def _advance(
+        self, values: Tensor, time: float, memory: StackedMemory | None
+    ) -> tuple[Tensor, StackedMemory]:
+        trace, own = None, (None,) * len(self.members)
+        if memory is not None:
+            trace, own = memory.trace, memory.blocks
+        elements, trace = self.path.advance(values, time, trace)
+        blocks, outputs = [], []
+        shares = (trace.known / trace.rows)[self.path.gaps].unsqueeze(0)
+        for member, before in zip(self.members, own, strict=True):
+            for element in elements.T:
+                before = member.blocks.advance(element, before)
+            blocks.append(before)
+            seen = before
+            if seen is None:  # nothing was observed yet: the mean stands for it
+                seen = member.blocks.advance(torch.zeros(self.channels), None)
+            outputs.append(member(observed(member.blocks.features(seen), shares))[0])
+        return torch.stack(outputs), StackedMemory(trace, tuple(blocks))
+
+
+def observed(features: dict[str, Tensor], shares: Tensor) -> dict[str, Tensor]:
+    """Features with the shares of observed values (cases, gaps) among them."""
+    return features | {OBSERVED: torch.cat([features[OBSERVED], shares], 1)}
+
+
+def looks(path: Path, blocks: Blocks, cases: Cases, threads: int) -> Iterator[dict[str, Tensor]]:
+    """The features of all cases, a few cases at once."""
+    length = max(cases.values.shape[1], int(path.lengths(cases).max()))
+    for some in torch.arange(len(cases)).split(blocks.at_once(path.channels, length)):
+        part = cases.select(some)
+        yield observed(blocks(*path(part), threads), path.shares(part))
+
+
+def fit_stacked(groups: int | None, members: int, problem: Problem) -> Stacked:
+    """Draw blocks, look at the training series, and solve for the read-outs.
+
+    Args:
+        groups: of filters of one dilation, None to choose.
+        members: how many.
+        problem: what to fit.
+    """
+    path = Path.fit(problem.cases)
+    targets = problem.targets.double()
+    if problem.classes:
+        targets = 2.0 * torch.nn.functional.one_hot(problem.targets, problem.outputs).double() - 1
+    found = []
+    with Progress(problem.verbose, members * 2) as progress:
+        for number in range(members):
+            random = np.random.default_rng(derived_seed(problem.seed, f"member {number}"))
+            found.append(_fit_member(path, groups, problem, targets, random, progress))
+    return Stacked(path, tuple(x for x, _ in found), tuple(x for _, x in found))
+
+
+def _fit_member(
+    path: Path,
+    groups: int | None,
+    problem: Problem,
+    targets: Tensor,
+    random: np.random.Generator,
+    progress: Progress,
+) -> tuple[Member, History]:
+    blocks = Blocks.draw(*path(problem.cases), groups, random)
+    features = _all_features(path, blocks, problem, progress)
+    readouts, left_out = {}, []
+    for name in list(features):
+        progress.tell(f"read-out of {name}", 1 / len(features))
+        readouts[name], said = fit_readout(features[name], targets, problem.weights, random)
+        left_out.append(said)
+        del features[name]
+    weights = join(left_out, targets, problem.weights)
+    joined = torch.einsum("bno,b->no", torch.stack(left_out), weights)
+    error = (joined - targets).square().mean().item()
+    told = tuple(zip(readouts, weights.tolist(), strict=True))
+    factor = sharpness(joined, problem.targets, problem.weights) if problem.classes else 1.0
+    member = Member(blocks, readouts, (factor * weights).float())
+    return member, History(0, ((0, error),), told)
+
+
+def _all_features(
+    path: Path, blocks: Blocks, problem: Problem, progress: Progress
+) -> dict[str, Tensor]:
+    """Those of all training cases, in one array for each block."""
+    count, at, found = len(problem.cases), 0, {}
+    for features in looks(path, blocks, problem.cases, problem.threads):
+        for name, x in features.items():
+            if name not in found:
+                found[name] = torch.empty(count, x.shape[1])
+            found[name][at : at + len(x)] = x
+        size = len(next(iter(features.values())))
+        progress.tell("features", size / count)
+        at += size
+    return found

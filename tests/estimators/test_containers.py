@@ -1,0 +1,112 @@
+"""Series as people have them: frames of several shapes, dates, and what is wrong with them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("pandas")
+
+import pandas as pd
+
+from slicekit.estimators import SliceClassifier, from_long
+from tests.estimators.waves import RIDGE, ragged, waves
+
+
+def long(X: list[np.ndarray], times: list[Any]) -> Any:
+    parts = [
+        pd.DataFrame({"id": f"case {i}", "time": t, "a": x[0], "b": x[1]})
+        for i, (x, t) in enumerate(zip(X, times, strict=True))
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def expected() -> tuple[Any, list[np.ndarray], list[np.ndarray], np.ndarray]:
+    X, times, y = ragged(gaps=0.2)
+    return SliceClassifier(**RIDGE).fit(X, y, times=times).predict_proba(X, times), X, times, y
+
+
+def test_a_long_frame_is_as_the_arrays() -> None:
+    wanted, X, times, y = expected()
+    frame = long(X, times)
+    pairs, ids = from_long(frame)
+    assert ids.tolist() == [f"case {i}" for i in range(12)]
+    renamed = from_long(
+        frame.rename(columns={"id": "k", "time": "t"}), id="k", time="t", channels=["a", "b"]
+    )[0]
+    indexed = frame.set_index(["id", "time"])
+    for given in (frame, pairs, renamed, indexed):
+        model = SliceClassifier(**RIDGE).fit(given, y)
+        np.testing.assert_array_equal(model.predict_proba(given), wanted)
+
+
+def test_lists_of_frames_and_nested_frames_are_as_the_arrays() -> None:
+    X, y = waves(12)
+    wanted = SliceClassifier(**RIDGE).fit(X, y).predict_proba(X)
+    frames = [pd.DataFrame(x.T, columns=["a", "b"]) for x in X]
+    nested = pd.DataFrame({f"c{c}": [pd.Series(x[c]) for x in X] for c in range(2)})
+    for given in (frames, nested):
+        model = SliceClassifier(**RIDGE).fit(given, y)
+        np.testing.assert_array_equal(model.predict_proba(given), wanted)
+
+
+def test_dates_have_a_unit() -> None:
+    X, _, y = ragged()
+    seconds = [np.cumsum(np.arange(1, x.shape[1] + 1)) for x in X]
+    epoch = np.datetime64("2026-01-01")
+    kinds: dict[str, Any] = {
+        unit: [epoch + s.astype("timedelta64[s]").astype(f"timedelta64[{unit}]") for s in seconds]
+        for unit in ("s", "us", "ns")
+    }
+    start = pd.Timestamp("2026-01-01")
+    kinds["pandas"] = [start + pd.to_timedelta(s, unit="s") for s in seconds]
+    kinds["zone"] = [(t.tz_localize("UTC")).tz_convert("Asia/Tokyo") for t in kinds["pandas"]]
+    kinds["objects"] = [
+        [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(x)) for x in s] for s in seconds
+    ]
+    model = SliceClassifier(**RIDGE).fit(X, y, times=kinds["us"])
+    wanted = model.predict_proba(X, times=kinds["us"])
+    for times in kinds.values():
+        np.testing.assert_array_equal(model.predict_proba(X, times=times), wanted)
+    with pytest.raises(ValueError, match=r"times holds numbers; .* fitted with dates"):
+        model.predict(X, times=seconds)
+    for stamps in (kinds["pandas"][-1], kinds["ns"][-1], kinds["objects"][-1]):
+        stream = model.stream()
+        for observation, stamp in zip(X[-1].T, stamps, strict=True):
+            stream.update(observation, stamp)
+        np.testing.assert_allclose(stream.probabilities, wanted[-1], atol=1e-5)
+    with pytest.raises(ValueError, match="is a number; expected a date"):
+        model.stream().update(X[0][:, 0], 5.0)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: f.iloc[::-1], "not sorted"),
+        (lambda f: pd.concat([f, f.tail(1)]), "more than once"),
+        (lambda f: f.assign(time=f.time.where(f.time > f.time.min())), "without a time"),
+        (lambda f: f.assign(a="x"), "column 'a'"),
+        (lambda f: f.rename(columns={"time": "when"}), "from_long"),
+        (lambda f: f[["id", "time"]], "no column of values"),
+        (lambda f: f.head(0), "no rows"),
+    ],
+    ids=["unsorted", "duplicate", "no time", "text", "unnamed", "no channel", "empty"],
+)
+def test_what_is_wrong_with_a_frame_is_said(spoil: Any, message: str) -> None:
+    X, times, y = ragged()
+    with pytest.raises(ValueError, match=message):
+        SliceClassifier(**RIDGE).fit(spoil(long(X, times)), y)
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    X, times, _ = ragged()
+    with pytest.raises(ValueError, match="no column 'patient'"):
+        from_long(long(X, times), id="patient")
+
+
+def test_channels_of_unequal_lengths_are_named() -> None:
+    nested = pd.DataFrame({"a": [pd.Series([1.0, 2.0])], "b": [pd.Series([1.0])]})
+    with pytest.raises(ValueError, match=r"lengths \[1, 2\] in row 0"):
+        SliceClassifier(**RIDGE).fit(nested, [0])

@@ -1,0 +1,78 @@
+"""Observations as a path: lines between them, whatever their times, and a prefix is a prefix."""
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sklearn")
+
+from slicekit.estimators import Ridge, SliceClassifier
+from slicekit.estimators.inputs import Cases
+from slicekit.estimators.path import Path
+
+
+def cases(values: np.ndarray, times: np.ndarray | None = None) -> Cases:
+    """Of values (cases, length, channels)."""
+    lengths = torch.full((len(values),), values.shape[1])
+    grid = None if times is None else torch.from_numpy(times)
+    return Cases(torch.from_numpy(values), lengths, grid)
+
+
+def test_a_line_is_the_same_path_wherever_it_is_observed() -> None:
+    random = np.random.RandomState(0)
+    times = np.sort(random.choice(np.arange(1, 40), (6, 20), replace=True), axis=1)
+    times = np.stack(
+        [np.r_[0, np.sort(random.permutation(np.arange(1, 40))[:20]), 40] for _ in times]
+    )
+    times = times.astype(float)
+    values = np.stack([times, -2 * times], -1)
+    path = Path.fit(cases(values, times))
+    assert path.step == 1.0 and path.origin == 0.0
+    found, lengths = path(cases(values, times))
+    assert lengths.tolist() == [41] * 6
+    torch.testing.assert_close(found[0], found[3], rtol=1e-5, atol=1e-5)
+    steps = torch.diff(found[0, 0])
+    torch.testing.assert_close(steps, steps.mean().expand(40), rtol=1e-3, atol=1e-4)
+
+
+def test_a_row_without_observations_is_bridged() -> None:
+    values = np.random.RandomState(0).randn(3, 9, 2)
+    values[:, 4] = (values[:, 3] + values[:, 5]) / 2
+    whole = cases(values)
+    path = Path.fit(whole)
+    holed = values.copy()
+    holed[:, 4] = np.nan
+    torch.testing.assert_close(path(cases(holed))[0], path(whole)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_prefix_gives_a_prefix() -> None:
+    random = np.random.RandomState(1)
+    values, times = random.randn(4, 12, 2), np.cumsum(random.uniform(0.2, 2, (4, 12)), 1)
+    values[random.rand(4, 12, 2) < 0.3] = np.nan
+    path = Path.fit(cases(values, times))
+    whole, _ = path(cases(values, times))
+    part, lengths = path(cases(values[:, :7], times[:, :7]))
+    for case, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(part[case, :, :length], whole[case, :, :length])
+
+
+def test_times_in_another_unit_are_noticed() -> None:
+    random = np.random.RandomState(0)
+    X, times = random.randn(6, 2, 20), np.arange(20.0)
+    model = SliceClassifier(solver=Ridge(groups=1), random_state=0)
+    model.fit(X, [0, 1] * 3, times=times)
+    with pytest.raises(ValueError, match="same unit"):
+        model.predict(X, times=1e6 * times)
+
+
+def test_dropped_observations_change_little() -> None:
+    t = np.linspace(0, 6, 80)
+    random = np.random.RandomState(0)
+    phase, speed = random.rand(60, 1) * 6, np.where(np.arange(60) % 2, 2.0, 2.6)[:, None]
+    X, y = np.sin(speed * t + phase)[:, None], np.arange(60) % 2
+    kept = [np.sort(random.permutation(80)[:32]) for _ in X]
+    series = [x[:, k] for x, k in zip(X, kept, strict=True)]
+    times = [t[k] for k in kept]
+    model = SliceClassifier(solver=Ridge(groups=4), random_state=0)
+    model.fit(series[:40], y[:40], times=times[:40])
+    assert model.score(series[40:], y[40:], times=times[40:]) >= 0.9
