@@ -1,11 +1,17 @@
 """A layer against the loop by hand, in values and gradients."""
 
+import re
+
 import pytest
 import torch
+from torch import Tensor
 
 from slicekit import (
     Associative,
+    Block,
+    BlockDiagonal,
     Chunked,
+    Dense,
     Diagonal,
     Euler,
     Exponential,
@@ -13,9 +19,13 @@ from slicekit import (
     Recurrent,
     SLiCE,
     Sparse,
+    TimeAndInput,
+    WalshHadamard,
+    Wiring,
 )
 from slicekit.flows import Flow
 from slicekit.scans import Scan
+from slicekit.structures import Structure
 from tests.layers.reference import (
     INPUTS,
     assert_near,
@@ -135,3 +145,29 @@ def test_a_sparse_layer_may_have_no_entries_at_all() -> None:
     assert layer.A.floating()[0].numel() == 0
     assert_as_by_hand(layer, make_input())
     assert layer.regularisation().item() == 0
+
+
+@pytest.mark.parametrize(
+    "structure", [WalshHadamard(16), Diagonal(16), BlockDiagonal(16, 4), Dense(16)], ids=repr
+)
+def test_the_step_that_a_warning_advises_lasts_in_value_and_gradient(structure: Structure) -> None:
+    """Inputs of unit variance, as a norm before the mixer makes them, and a step too long."""
+    x, source = torch.randn(2, 4096, 16), torch.Generator()
+
+    def answers(dt: float, projective: bool = False) -> list[Tensor]:
+        source.manual_seed(0)
+        layer = SLiCE(
+            16, structure, drive=TimeAndInput(dt), projective=projective, generator=source
+        )
+        block = Block(layer, 16, Wiring.pre_norm())
+        y = block(x)
+        return [y, *torch.autograd.grad(y.square().mean(), list(block.parameters()))]
+
+    with pytest.warns(
+        RuntimeWarning, match=r"the state of a SLiCE is .* after step \d+ of 40"
+    ) as told:
+        answers(0.04)
+    advised = re.search(r"TimeAndInput\(dt=([^)]*)\)", str(told[0].message))
+    assert advised is not None
+    for found in (answers(float(advised[1])), answers(0.04, projective=True)):
+        assert all(g.isfinite().all() for g in found)

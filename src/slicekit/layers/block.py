@@ -66,7 +66,12 @@ class Wiring:
 
     @classmethod
     def pre_norm(cls, expansion: int = 4, norm: LayerNorm | RMSNorm | None = None) -> "Wiring":
-        """The block that is stacked deep today: norms inside the branches, an MLP with GELU."""
+        """The block that is stacked deep today: norms inside the branches, an MLP with GELU.
+
+        Every input of the mixer then has unit variance, under which the state of a `SLiCE` with
+        Euler steps grows as exp(length (λ dt + width dt² / 2)), λ from 1 to 3 at the start. For
+        long sequences give it projective=True, an `Orthogonal` structure, or a smaller dt.
+        """
         return cls(
             norm=RMSNorm() if norm is None else norm,
             before_mixer=True,

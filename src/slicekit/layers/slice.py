@@ -158,7 +158,7 @@ class SLiCE(nn.Module):
         if quick is not None:
             h, final, finite = quick
             if not finite:
-                warn_if_exploded(h, stacklevel=3)
+                warn_if_exploded(self, h, stacklevel=3)
             return h, final
         check_shape("x", x, ("batch", self.channels))
         states, final = self.trajectory(x.unsqueeze(1), state, scan=Recurrent())
@@ -235,7 +235,8 @@ class SLiCE(nn.Module):
         given = x.dtype
         with autocast_off(x.device):
             states, final = self._trajectory(_full(x), state, lengths, scan or self.scan)
-        warn_if_exploded(final["hidden"])
+        plain = None if isinstance(states, Projective) else states
+        warn_if_exploded(self, final["hidden"], plain)
         if isinstance(states, Projective):
             return Projective(states.direction.to(given), states.log_norm), final
         return states.to(given), final

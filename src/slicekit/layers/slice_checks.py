@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_floating, check_shape, concrete
+from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.state import State
 from slicekit.paths import Tabulated
 
@@ -55,12 +56,47 @@ def check_started(layer: "SLiCE", state: State | None, lengths: Tensor) -> None:
             )
 
 
-def warn_if_exploded(last: Tensor, stacklevel: int = 6) -> None:
-    """A linear recurrence that has left the range of its dtype stays out of it: look at the end."""
-    if concrete(last) and last.device.type == "cpu" and not bool(torch.isfinite(last).all()):
-        warnings.warn(
-            "the state of a SLiCE is no longer finite: it overflowed on the way, or its input was "
-            "not finite. Use projective=True, an Orthogonal structure or smaller increments",
-            RuntimeWarning,
-            stacklevel=stacklevel,
-        )
+def warn_if_exploded(
+    layer: "SLiCE", last: Tensor, states: Tensor | None = None, stacklevel: int = 6
+) -> None:
+    """A linear recurrence that has left the range of its dtype stays out of it: look at the end.
+
+    A state whose square overflows is told of as well: the norm that follows it squares it.
+
+    Args:
+        layer: whose state it is.
+        last: (batch, dim), the last state.
+        states: (batch, length, dim), all of them, to say where it happened.
+        stacklevel: of the warning.
+    """
+    if not concrete(last) or last.device.type != "cpu" or last.numel() == 0:
+        return
+    largest = torch.finfo(last.dtype).max ** 0.5
+    if bool((last.abs() < largest).all()):
+        return
+    finite = bool(torch.isfinite(last).all())
+    what = "so large that its square overflows" if finite else "no longer finite"
+    where, smaller = "", "smaller increments"
+    if states is not None and states.shape[1] > 1:
+        inside = (states.abs() < largest).all(-1).all(0)
+        step, length = int(inside.int().argmin()) + 1, states.shape[1]
+        where = f" after step {step} of {length}"
+        if isinstance(layer.drive, TimeAndInput) and step > 1:
+            smaller += f", such as drive=TimeAndInput(dt={_lasting(layer.drive.dt, step, length)})"
+    cause = "" if finite else ": it overflowed on the way, or its input was not finite"
+    warnings.warn(
+        f"the state of a SLiCE is {what}{where}{cause}. Use projective=True, an Orthogonal "
+        f"structure or {smaller}",
+        RuntimeWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _lasting(dt: float, step: int, length: int) -> float:
+    """A dt at which a state that overflowed after some step should outlast the length.
+
+    The logarithm of the norm grows by about λ dt + channels dt² / 2 a step, with λ the growth of
+    the constant channel's matrix: a smaller dt lasts longer in proportion at least. Half of the
+    range is left for gradients.
+    """
+    return float(f"{dt * step / (2 * length):.1g}")
