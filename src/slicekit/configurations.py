@@ -136,7 +136,7 @@ def _with_own(
     """
     try:
         blank = _blueprint(described, handed, len(tensors))
-    except Exception:
+    except (RuntimeError, TypeError):
         blank = nn.Module()
     needed = sum(x.numel() for x in blank.state_dict().values())
     stored = sum(x.numel() for x in tensors.values())

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from slicekit import files
@@ -24,7 +26,8 @@ def attack(tally: Tally, size: Size) -> None:
     """Each case is a run, hit again and again until it is over."""
     with tempfile.TemporaryDirectory() as place:
         whole = Path(place) / "whole"
-        killable.run(str(whole))
+        with redirect_stdout(StringIO()):
+            killable.run(str(whole))
         for number, source in size.cases(6):
             folder = Path(place) / "hit"
             tally.attempt(f"run {number}", lambda f=folder, s=source: _hit(f, s, whole, size.until))

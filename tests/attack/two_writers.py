@@ -2,6 +2,8 @@
 
 import os
 import tempfile
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -19,7 +21,8 @@ def attack(tally: Tally, size: Size) -> None:
     """Runs in processes, and models saved over each other."""
     with tempfile.TemporaryDirectory() as place:
         whole = Path(place) / "whole"
-        killable.run(str(whole))
+        with redirect_stdout(StringIO()):
+            killable.run(str(whole))
         for number, _ in size.cases(2):
             folder = Path(place) / f"run-{number}"
             tally.attempt(f"run {number}", lambda f=folder: _train(f, whole))

@@ -39,6 +39,21 @@ def test_other_members_of_a_npz_file_are_not_read(tmp_path: Path) -> None:
     assert torch.equal(read(path).values, torch.ones(2, 3, 1))
 
 
+@pytest.mark.parametrize("damage", ["name", "list"])
+def test_an_array_that_is_lost_by_damage_is_missed(tmp_path: Path, damage: str) -> None:
+    arrays = {"X": np.ones((2, 3, 1)), "y": np.array([0, 1]), "t": np.arange(6.0).reshape(2, 3)}
+    path = npz(tmp_path, **arrays, classes=np.array(["a", "b"]))
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"classes.npy")
+    if damage == "name":
+        content[place] ^= 8
+    else:  # a comment of the entry before swallows the last one
+        content[content.rindex(b"t.npy") - 14] = 46 + len("classes.npy")
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"bomb\.npz: damaged"):
+        read(path)
+
+
 def test_a_small_file_of_enormous_arrays_is_refused(tmp_path: Path) -> None:
     path = npz(tmp_path, X=np.zeros((2, 2**24, 1), np.uint8), y=np.zeros(2))
     assert path.stat().st_size < 2**16

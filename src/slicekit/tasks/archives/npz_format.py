@@ -12,7 +12,9 @@ Nothing is unpickled, other arrays are not read, and no array is read that a sma
 enormous.
 """
 
+import io
 import math
+import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +32,9 @@ Arrays = dict[str, np.ndarray]
 ENDS = ("", "_train", "_test")
 OWN = {"classes", *(f"{name}{end}" for name in ("X", "y", "len", "t") for end in ENDS)}
 """The arrays that are read."""
+
+END = struct.Struct("<4s4H2LH")
+"""What a zip file without a comment ends with; the fourth number is that of its members."""
 
 SMALL, EXPANSION = 2**25, 200
 """Arrays of more bytes may not be more than so many times as large as their file."""
@@ -71,6 +76,7 @@ def _load(path: Path) -> Arrays:
         # A damaged file makes the parsers below raise nearly anything.
         try:
             with zipfile.ZipFile(file) as members:
+                _check_directory(file, members)
                 chosen = _chosen(members.infolist())
                 _check_sizes(path, chosen.values())
                 return {name: _array(members, member) for name, member in chosen.items()}
@@ -79,6 +85,16 @@ def _load(path: Path) -> Arrays:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise ArchiveError(path, None, f"damaged, {why}", "arrays saved by numpy") from None
+
+
+def _check_directory(file: IO[bytes], members: zipfile.ZipFile) -> None:
+    """Raise where an array is lost by damage to its name or to the list of names."""
+    for member in members.infolist():
+        members.open(member).close()  # compares the name with that beside the data
+    file.seek(-END.size, io.SEEK_END)
+    mark, *_, count, _size, _place, _comment = END.unpack(file.read(END.size))
+    if mark == b"PK\x05\x06" and count not in (len(members.infolist()), 0xFFFF):
+        raise ValueError(f"{len(members.infolist())} arrays in a list of {count}")
 
 
 def _chosen(members: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
