@@ -10,9 +10,13 @@ from slicekit.mixers.delta_net import DeltaNet
 from slicekit.mixers.gated_delta_net import GatedDeltaNet
 from slicekit.mixers.gated_delta_product import GatedDeltaProduct
 from slicekit.mixers.gated_linear_attention import GatedLinearAttention, PerHead, PerKey
+from slicekit.mixers.headwise import check_divides
+from slicekit.mixers.log_ncde import LogNCDE
 from slicekit.mixers.lru import LRU
 from slicekit.mixers.mamba import Mamba
 from slicekit.mixers.mamba2 import Mamba2
+from slicekit.mixers.ncde import NCDE
+from slicekit.mixers.nrde import NRDE
 from slicekit.mixers.rwkv7 import RWKV7
 from slicekit.mixers.s4d import S4D, S4DLin
 from slicekit.mixers.s5 import S5
@@ -141,3 +145,15 @@ def test_arguments_that_do_not_fit_are_refused_by_name(case: Case) -> None:
     made, arguments, message = case
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         made(**arguments)
+
+
+@pytest.mark.parametrize("mixer", [NCDE, NRDE, LogNCDE])
+def test_a_depth_beyond_all_is_refused_before_anything_is_made(mixer: type) -> None:
+    window = {} if mixer is NCDE else {"window": 2}
+    with pytest.raises(ValueError, match=r"depth=10+, expected at most 1000"):
+        mixer(3, 4, **window, depth=10**18)
+
+
+def test_a_width_beyond_all_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"does not divide"):
+        check_divides("heads", 3, "width", 10**30)

@@ -71,3 +71,10 @@ def test_densities_out_of_range_are_refused(density: float) -> None:
 def test_epsilons_out_of_range_are_refused(epsilon: float) -> None:
     with pytest.raises(ValueError, match=rf"^epsilon={epsilon}; expected a number in \(0, 1\)$"):
         Sparse(4, epsilon=epsilon)
+
+
+def test_values_that_do_not_fit_their_places_are_refused() -> None:
+    structure = Sparse(6, density=0.4)
+    parameters = structure.init(2) | {"values": torch.ones(1)}
+    with pytest.raises(ValueError, match="expected one place for each value"):
+        structure.combine(parameters, torch.ones(3, 2))

@@ -54,8 +54,8 @@ class LieTables:
     expansion: list[Entry]
 
 
-LARGEST = 2**20
-"""Words of the largest tensor algebra whose bases are made."""
+LARGEST, MOST_LETTERS = 2**20, 2**16
+"""Words and letters of the largest tensor algebra whose bases are made."""
 
 
 def check_basis(channels: int, depth: int) -> None:
@@ -67,6 +67,8 @@ def check_basis(channels: int, depth: int) -> None:
     """
     check_count("channels", channels)
     check_count("depth", depth)
+    if channels > MOST_LETTERS:
+        raise ValueError(f"channels={channels} for a basis; expected at most {MOST_LETTERS}")
     words = depth if channels == 1 else expanded_size(channels, min(depth, 64))
     if words > LARGEST:
         raise ValueError(

@@ -33,6 +33,18 @@ def check_sizes(**sizes: int) -> None:
         check_whole(name, value)
 
 
+def check_depth(depth: int, most: int = 1000) -> None:
+    """Raise unless it is a number of layers that a network may have.
+
+    >>> check_depth(10**9)
+    Traceback (most recent call last):
+    ValueError: depth=1000000000, expected at most 1000
+    """
+    check_whole("depth", depth)
+    if depth > most:
+        raise ValueError(f"depth={depth}, expected at most {most}")
+
+
 def check_policy(name: str, value: object, kind: type[Any], expected: str) -> None:
     """Raise TypeError unless the value is of a kind.
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.checks import check_finite, check_positive
+from slicekit.descriptions.checks import divisors
 from slicekit.mixers.arguments import check_sizes, check_whole
 
 UNSEEN = -1e30
@@ -124,9 +125,8 @@ def check_divides(name: str, part: int, whole_name: str, whole: int) -> None:
     """
     check_whole(name, part)
     if whole % part:
-        choices = ", ".join(str(i) for i in range(1, whole + 1) if whole % i == 0)
         raise ValueError(
-            f"{name}={part} does not divide {whole_name}={whole}; choose one of {choices}"
+            f"{name}={part} does not divide {whole_name}={whole}; choose one of {divisors(whole)}"
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.arguments import check_depth, check_sizes
 from slicekit.mixers.fields import SILU, TANH, Field
 from slicekit.mixers.solvers import Solver
 from slicekit.mixers.windowed import Autonomous, WindowedCDE
@@ -60,7 +60,8 @@ class LogNCDE(WindowedCDE):
         scale: float = 1000.0,
     ) -> None:
         """Draw the weights."""
-        check_sizes(channels=channels, depth=depth, log_depth=log_depth)
+        check_sizes(channels=channels, log_depth=log_depth)
+        check_depth(depth)
         if log_depth not in (1, 2):
             raise ValueError(f"log_depth={log_depth!r}; expected 1 or 2")
         # One increment has no area.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from slicekit.checks import HALF
 from slicekit.dispatch import autocast_off
 from slicekit.layers.state import State
-from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.arguments import check_depth, check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.controls import Control, CubicHermite
 from slicekit.mixers.convolution import last_window
@@ -66,7 +66,8 @@ class NCDE(Mixer):
     ) -> None:
         """Draw the weights."""
         super().__init__()
-        check_sizes(channels=channels, dim=dim, hidden=hidden, depth=depth)
+        check_sizes(channels=channels, dim=dim, hidden=hidden)
+        check_depth(depth)
         self.control = CubicHermite() if control is None else control
         self.solver = FixedStep() if solver is None else solver
         if not isinstance(self.control, Control):

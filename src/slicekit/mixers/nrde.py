@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from slicekit.mixers.arguments import check_sizes
+from slicekit.mixers.arguments import check_depth, check_sizes
 from slicekit.mixers.fields import IDENTITY, RELU, TANH, Field
 from slicekit.mixers.solvers import Solver
 from slicekit.mixers.windowed import Autonomous, WindowedCDE
@@ -55,7 +55,8 @@ class NRDE(WindowedCDE):
         solver: Solver | None = None,
     ) -> None:
         """Draw the weights."""
-        check_sizes(channels=channels, depth=depth, log_depth=log_depth)
+        check_sizes(channels=channels, log_depth=log_depth)
+        check_depth(depth)
         super().__init__(channels, dim, window, hall(channels, log_depth), solver)
         self.log_depth, self.hidden, self.depth = log_depth, hidden, depth
         activations = [RELU] * (depth - 1) + [TANH, IDENTITY]

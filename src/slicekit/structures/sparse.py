@@ -81,6 +81,9 @@ class Sparse(descriptions.Sparse, Drawn):
     def combine(self, parameters: Parameters, increments: Tensor) -> SparseGenerator:
         """Σ_i Δω^i A^i for increments (..., channels)."""
         values, places = parameters["values"], parameters["places"]
+        if values.shape != places.shape:  # which index_put would stretch
+            shapes = f"values has shape {tuple(values.shape)}, places {tuple(places.shape)}"
+            raise ValueError(f"{shapes}; expected one place for each value")
         channels = increments.shape[-1]
         full = values.new_zeros(channels * self.dim**2).index_put((places,), values)
         return SparseGenerator(weighted_sum(increments, full.view(channels, 1, self.dim, self.dim)))
