@@ -148,8 +148,8 @@ def test_arguments_that_do_not_fit_are_refused_by_name(case: Case) -> None:
 
 
 @pytest.mark.parametrize("mixer", [NCDE, NRDE, LogNCDE])
-def test_a_depth_beyond_all_is_refused_before_anything_is_made(mixer: type) -> None:
-    window = {} if mixer is NCDE else {"window": 2}
+def test_a_depth_beyond_all_is_refused_before_anything_is_made(mixer: Any) -> None:
+    window: dict[str, Any] = {} if mixer is NCDE else {"window": 2}
     with pytest.raises(ValueError, match=r"depth=10+, expected at most 1000"):
         mixer(3, 4, **window, depth=10**18)
 
