@@ -11,6 +11,7 @@ import torch
 
 import slicekit as sk
 import slicekit.jax as sj
+from slicekit import catalogue, tasks
 from slicekit.jax.serialisation import named_arrays
 from tests.jax.twins import quick
 
@@ -126,6 +127,21 @@ def test_single_precision_logits_agree(tmp_path: Path) -> None:
     x = inputs(theirs)
     model = sj.load(tmp_path / "model.safetensors")
     assert_same(quick(lambda m, x: m(x))(model, jnp.asarray(x.numpy())), theirs(x), 1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["orthogonal-slice", "projective-slice", "bd-slice:dim=16,block=4", "dplr-slice"]
+)
+def test_a_named_model_as_slicekit_train_stores_it_gives_the_same_logits(
+    name: str, tmp_path: Path
+) -> None:
+    task = tasks.make("a5")
+    theirs = catalogue.build(name, task, seed=0).eval()
+    sk.save(theirs, tmp_path / "model.safetensors")
+    model = sj.load(tmp_path / "model.safetensors")
+    words = task.sample(2, (6, 6), torch.Generator().manual_seed(0)).inputs
+    found = quick(lambda m, x: m(x))(model, jnp.asarray(words.numpy()))
+    assert_same(found, theirs(words), 1e-5)
 
 
 def test_dropout_is_at_work_with_a_key() -> None:

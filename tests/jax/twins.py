@@ -27,7 +27,7 @@ def quick(function: Any) -> Any:
 JAX_SCANS: dict[str, Scan] = {
     "recurrent": sj.Recurrent(),
     "chunked-5": sj.Chunked(5),
-    "chunked-parallel": sj.Chunked(4, parallel=True),
+    "chunked-parallel": sj.Chunked(3, parallel=True),
     "associative": sj.Associative(),
 }
 

@@ -22,17 +22,11 @@ from slicekit.jax.structures.base import (
 from slicekit.jax.structures.direct_sum import Composite
 from slicekit.jax.structures.exponential import matrix_exponential
 
-SMALL = 16
-"""Blocks up to this size act by multiplication and addition, which XLA fuses into its loops."""
-
 
 def _act(blocks: Array, state: Array) -> Array:
     k, b = blocks.shape[-3], blocks.shape[-1]
     rows = state.reshape(*state.shape[:-2], k, b, state.shape[-1])
-    if b <= SMALL and state.shape[-1] == 1:
-        moved = (blocks * rows.mT).sum(-1, keepdims=True)
-    else:
-        moved = blocks @ rows
+    moved = blocks @ rows
     return moved.reshape(*moved.shape[:-3], k * b, moved.shape[-1])
 
 

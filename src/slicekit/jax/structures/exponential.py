@@ -129,12 +129,13 @@ class ExponentialAction(_Action):
     def act(self, state: Array) -> Array:
         """exp(A) H for H (..., dim, columns)."""
 
+        def add(n: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            term, total = carry
+            term = self.generator.act(term) / (n * self.substeps)
+            return term, total + term
+
         def substep(_: Any, state: Array) -> Array:
-            term = state
-            for n in range(1, self.degree + 1):
-                term = self.generator.act(term) / (n * self.substeps)
-                state = state + term
-            return state
+            return lax.fori_loop(1, self.degree + 1, add, (state, state))[1]
 
         if self.substeps == 1:
             return substep(0, self._broadcast(state))
