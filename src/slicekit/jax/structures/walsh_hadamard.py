@@ -26,9 +26,8 @@ def sylvester(size: int) -> np.ndarray:
 def walsh_hadamard_transform(state: Array) -> Array:
     """H X for X (..., dim, columns) in O(dim log dim): stages of radix 16, no dense H.
 
-    >>> walsh_hadamard_transform(jnp.eye(2)) * 2**0.5
-    Array([[ 1.,  1.],
-           [ 1., -1.]], dtype=float32)
+    >>> walsh_hadamard_transform(jnp.eye(4))[1] * 2
+    Array([ 1., -1.,  1., -1.], dtype=float32)
     """
     (*lead, dim, columns), done = state.shape, 1
     while done < dim:
