@@ -28,8 +28,8 @@ from slicekit.paths import valid_mask
 OBSERVED = "means"
 """The block that shares of observed values belong to."""
 
-GROUPS, MANY = 16, 4000
-"""Groups of filters of one dilation; half as many for more cases than that."""
+GROUPS, MANY, FULL = 16, 4000, 64
+"""Groups of filters of one dilation; for more cases than that, as many of all dilations."""
 
 DIRECT = 3
 """log2 of the longest dilation on a level."""
@@ -78,7 +78,9 @@ class Blocks:
         """For paths (cases, channels, length) and their lengths; None chooses the groups."""
         (cases, channels, _), length = x.shape, int(lengths.max())
         if groups is None:
-            groups = GROUPS if cases <= MANY else GROUPS // 2
+            groups = GROUPS
+            if cases > MANY:
+                groups = max(GROUPS // 2, min(4 * GROUPS, FULL // octaves(length)))
         pools: list[Pool] = []
         for octave in range(octaves(length)):
             level = max(0, octave - DIRECT)

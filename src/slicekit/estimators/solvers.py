@@ -42,8 +42,8 @@ class Ridge(Solver):
     weights that do the same.
 
     Args:
-        groups: of eight filters each, for every dilation; None is 16, or 8 for more than 4000
-            cases.
+        groups: of eight filters each, for every dilation; None is 16, and for more than 4000 cases
+            64 over the number of dilations, within 8 and 64.
         members: how many models are fitted; their predictions are averaged.
     """
 

@@ -19,8 +19,8 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
     """What random linear CDEs see of time series: a table of features.
 
     Args:
-        groups: of eight filters each, for every dilation; None is 16, or 8 for more than 4000
-            cases.
+        groups: of eight filters each, for every dilation; None is 16, and for more than 4000 cases
+            64 over the number of dilations, within 8 and 64.
         n_jobs: threads, as joblib counts them.
         random_state: an integer for the same numbers at every fit, a RandomState, or None.
 

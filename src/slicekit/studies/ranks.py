@@ -36,7 +36,7 @@ class Ranks:
         ordered = sorted(self.means.items(), key=lambda x: x[1])
         count = len(ordered)
         axis.set_xlim(0.8, count + 0.2)
-        axis.set_ylim(-count - 2.5, 1)
+        axis.set_ylim(-2.0 - (count + 1) // 2, 1)
         axis.plot([1, count], [0, 0], "k", lw=1)
         for rank in range(1, count + 1):
             axis.plot([rank, rank], [0, 0.15], "k", lw=1)
