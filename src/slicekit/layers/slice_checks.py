@@ -96,7 +96,7 @@ def _lasting(dt: float, step: int, length: int) -> float:
     """A dt at which a state that overflowed after some step should outlast the length.
 
     The logarithm of the norm grows by about λ dt + channels dt² / 2 a step, with λ the growth of
-    the constant channel's matrix: a smaller dt lasts longer in proportion at least. Half of the
-    range is left for gradients.
+    the constant channel's matrix: a smaller dt lasts about as much longer, and somewhat less where
+    dt was so large that noise damped the growth. Half of the range is left for gradients.
     """
     return float(f"{dt * step / (2 * length):.1g}")
