@@ -225,7 +225,7 @@ def _plot_accuracies(axes: Any, models: list[Model], measured: list[dict[int, fl
     axes.text(lengths[-1], 0.485, "chance", color="0.4", ha="right", va="top")
     looks = (
         {"color": "#1b6ca8", "lw": 2, "marker": "o", "ms": 4},
-        {"color": "#7fb8de", "lw": 6, "ls": (0, (1, 1.5)), "zorder": 1},
+        {"color": "#5aae61", "lw": 6, "ls": (0, (1, 1.5)), "zorder": 1},
         {"color": "#e08214", "lw": 2, "marker": "o", "ms": 4},
         {"color": "#b2182b", "lw": 2, "marker": "o", "ms": 4},
     )

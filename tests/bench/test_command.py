@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicekit.bench import command, mixers, plots, report, scaling, structures, targets
+from slicekit import figures
+from slicekit.bench import command, mixers, report, scaling, structures, targets
 from slicekit.bench import contenders as who
 from slicekit.bench.contenders import CHUNKED, RECURRENT
 from slicekit.bench.problems import Setting, Shape
@@ -85,7 +86,7 @@ def test_everything_is_printed_written_and_drawn(tmp_path: Path) -> None:
 def test_without_matplotlib_it_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(figures, "available", lambda: False)
     result = invoke(*SMALL, "--structures", "diagonal", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "pip install 'slicekit[plot]'" in result.stdout

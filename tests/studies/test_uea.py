@@ -10,14 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from slicekit.studies import Choice, Outcome, Plan, Study, classifiers, conduct, make
+from slicekit import figures
+from slicekit.studies import (
+    Choice,
+    Outcome,
+    Plan,
+    Study,
+    classifiers,
+    conduct,
+    make,
+    uea_robustness,
+)
 from slicekit.studies.classifiers import HYDRA, NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
 from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
 from slicekit.studies.uea_paper import PAPER, SIZES
 from slicekit.tasks.archives.places import load
-from slicekit.training import figures
 from tests.tasks.archives_on_disk import TEST, write_archive
 
 pytest.importorskip("sklearn")
@@ -147,6 +156,15 @@ def test_a_picture_has_a_panel_for_each_part(choice: Choice, tmp_path: Path) -> 
     outcomes = [done(plan) for plan in study().wanted(choice, {})]
     study().draw(choice, outcomes, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_names_what_was_run_and_nothing_else(choice: Choice) -> None:
+    pytest.importorskip("matplotlib")
+    outcomes = [done(x) for x in study().wanted(choice, {}) if x.model == OURS]
+    _, (axis,) = figures.figure(1, 6, 4)
+    uea_robustness.draw(axis, [x for x in outcomes if x.plan.name.startswith("robustness/")])
+    names = axis.get_legend_handles_labels()[1]
+    assert names == [NAMES[OURS]] and "Rocket" not in axis.get_title()
 
 
 @pytest.mark.parametrize(("name", "average"), PAPERS_AVERAGES.items())

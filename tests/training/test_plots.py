@@ -13,7 +13,8 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from slicekit.training import Run, Score, figures, plots
+from slicekit import figures
+from slicekit.training import Run, Score, plots
 
 
 def record(step: int, kind: str, loss: float | None, accuracy: float) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def test_curves_hold_the_records_of_every_run(tmp_path: Path, drawn: list[Figure
     legend = accuracy.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["first", "second"]
+    assert loss.get_ylabel() and accuracy.get_ylabel() and loss.get_xlabel() == "step"
     colours = [line.get_color() for line in accuracy.get_lines()]
     assert colours[0] == colours[1] != colours[2] == colours[3]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slicekit import figures
 from slicekit.bench import mixer_report, mixers, plots, report, structures, targets
 from slicekit.bench.memory import Worker, memory_worker
 from slicekit.bench.mixers import MixerRow
@@ -178,7 +179,7 @@ def _mixers(found: Found, choice: Choice, worker: Worker, progress: report.Progr
 
 
 def _draw(found: Found, folder: Path) -> None:
-    if not plots.available():
+    if not figures.available():
         print("no pictures: they need matplotlib, pip install 'slicekit[plot]'")
         return
     if found.lines:

@@ -1,9 +1,8 @@
 """Pictures of the figures; they need matplotlib."""
 
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+from slicekit import figures
 from slicekit.bench.contenders import CHUNKED, KEPT, PEERS, RECOMPUTED, RECURRENT
 from slicekit.bench.problems import Shape
 from slicekit.bench.scaling import Curves
@@ -14,25 +13,10 @@ MEBI = 2**20
 COLOURS = {"met": "tab:green", "short": "tab:red"}
 
 
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
-
-
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
 def plot_targets(lines: list[Line], path: Path) -> None:
     """How far each figure is from its target: right of the line is better than asked for."""
     shown = [line for line in lines if line.value]
-    figure, axes = _figure(1, 1, 10, 1 + 0.24 * len(shown))
-    axis = axes[0, 0]
+    made, (axis,) = figures.figure(1, 10, 1.4 + 0.24 * len(shown))
     margins = [_margin(line) for line in shown]
     colours = [COLOURS[line.verdict] for line in shown]
     places = range(len(shown))
@@ -41,9 +25,10 @@ def plot_targets(lines: list[Line], path: Path) -> None:
     axis.tick_params(axis="y", labelsize=7)
     axis.invert_yaxis()
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xscale("log")
-    axis.set_xlabel("times better than the target")
-    figure.savefig(path, dpi=130)
+    figures.logarithmic(axis, "x")
+    title = "Speed and memory against their targets: green is met"
+    figures.label(axis, title=title, x="times better than the target")
+    figures.write(made, path)
 
 
 def _margin(line: Line) -> float:
@@ -55,7 +40,8 @@ def _margin(line: Line) -> float:
 def plot_structures(rows: list[Row], path: Path) -> None:
     """Time over the floor of every structure, a panel for each shape."""
     shapes = list(dict.fromkeys(_asked(row) for row in rows))
-    figure, axes = _figure(len(shapes), 1, 11, 3.6 * len(shapes))
+    title = "Time of every structure over its floor"
+    made, axes = figures.figure(1, 11, 0.4 + 3.6 * len(shapes), title, rows=len(shapes))
     kinds = {
         "native, kept": (KEPT,),
         "native, recomputed": (RECOMPUTED,),
@@ -63,21 +49,22 @@ def plot_structures(rows: list[Row], path: Path) -> None:
         "recurrent": (RECURRENT,),
         "torch-slices": PEERS,
     }
-    for axis, (batch, length) in zip(axes[:, 0], shapes, strict=True):
+    kinds = {k: x for k, x in kinds.items() if any(_best(row, x) for row in rows)}
+    for axis, (batch, length) in zip(axes, shapes, strict=True):
         own = [row for row in rows if _asked(row) == (batch, length)]
         for number, (label, names) in enumerate(kinds.items()):
             bars = [(place, value) for place, row in enumerate(own) if (value := _best(row, names))]
-            offset = 0.16 * (number - 2)
+            offset, width = figures.beside(number, len(kinds))
             places = [place + offset for place, _ in bars]
-            axis.bar(places, [value for _, value in bars], 0.16, label=label)
+            heights = [value for _, value in bars]
+            axis.bar(places, heights, width, **figures.bar(number), label=label)
         names = [f"{row.setting.structure}\ndim {row.setting.shape.dim}" for row in own]
         axis.set_xticks(range(len(own)), names, fontsize=6)
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.set_yscale("log")
-        axis.set_ylabel("time / floor")
-        axis.set_title(f"batch {batch}, length {length}", fontsize=9)
-    axes[0, 0].legend(fontsize=7, ncols=5)
-    figure.savefig(path, dpi=130)
+        figures.logarithmic(axis, "y")
+        figures.label(axis, title=f"batch {batch}, length {length}", y="time / floor")
+    figures.legend(axes[0], outside=True)
+    figures.write(made, path)
 
 
 def _asked(row: Row) -> tuple[int, int]:
@@ -99,22 +86,22 @@ def plot_scaling(what: str, curves: Curves, steps: int | None, path: Path) -> No
         steps: sequences in a batch if the size is the length, so that costs are per step; or None.
         path: where to write.
     """
-    figure, axes = _figure(1, 2, 10, 4)
+    made, axes = figures.figure(2, 10, 4.4, f"How costs grow with the {what}")
     for number, (name, curve) in enumerate(curves.items()):
-        for axis, costs in ((axes[0, 0], curve.processor), (axes[0, 1], curve.memory)):
-            unit = 1e6 if axis is axes[0, 0] else 1 / 1024
-            whole = 1e3 if axis is axes[0, 0] else 1 / MEBI
+        for axis, costs in ((axes[0], curve.processor), (axes[1], curve.memory)):
+            unit = 1e6 if axis is axes[0] else 1 / 1024
+            whole = 1e3 if axis is axes[0] else 1 / MEBI
             values = [
                 cost * (whole if steps is None else unit / (size * steps))
                 for size, cost in costs.items()
             ]
             if values:
-                axis.plot(list(costs), values, f"C{number}o-", markersize=3, label=name)
+                look = figures.line(number)
+                axis.plot(list(costs), values, **look, marker="o", markersize=3, label=name)
     labels = ("ms", "peak MiB") if steps is None else ("µs per step", "peak KiB per step")
-    for axis, label in zip(axes[0], labels, strict=True):
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        axis.set_xlabel(what)
-        axis.set_ylabel(label)
-        axis.legend(fontsize=7)
-    figure.savefig(path, dpi=130)
+    for axis, label, title in zip(axes, labels, ("time", "memory"), strict=True):
+        figures.over_lengths(axis)
+        figures.logarithmic(axis, "y")
+        figures.label(axis, title=title, x=what, y=label)
+        figures.legend(axis)
+    figures.write(made, path)

@@ -20,6 +20,9 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2)
+    from slicekit.cli.threads import wait_asleep
+
+    wait_asleep()
     from slicekit.cli.app import run
 
     run()

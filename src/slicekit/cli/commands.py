@@ -27,7 +27,7 @@ Device = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Threads for torch; its own choice by default."),
+    typer.Option(min=1, metavar="N", help="Threads; by default one, or what OMP_NUM_THREADS says."),
 ]
 
 

@@ -188,7 +188,7 @@ class Choice:
         layers: number of blocks, or None for the model's own.
         settings: of the training.
         device: where to train, or None for the CPU.
-        threads: for torch to use, or None for its own choice.
+        threads: how many; None is one, or what OMP_NUM_THREADS says.
     """
 
     task_name: str

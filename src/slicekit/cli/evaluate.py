@@ -10,14 +10,14 @@ from rich.console import Console
 from torch import nn
 
 import slicekit
-from slicekit import catalogue, files, tasks
-from slicekit.cli import display
+from slicekit import catalogue, figures, files, tasks
+from slicekit.cli import display, threads
 from slicekit.cli.configuration import OPTIONS, agreed, make_task, read_run_config
 from slicekit.cli.errors import Failed, one_line
 from slicekit.cli.lengths import parse_lengths
 from slicekit.devices import find_device
 from slicekit.tasks import Task
-from slicekit.training import RunFolder, Score, evaluate, figures, plots
+from slicekit.training import RunFolder, Score, evaluate, plots
 from slicekit.training.checkpoints import newest_checkpoint
 
 RESULTS = "evaluation.json"
@@ -40,7 +40,7 @@ class Wish:
         diagnose: whether to tell how far the model can be trusted.
         as_json: whether to print for a program.
         device: where to measure, or None for the CPU.
-        threads: for torch to use, or None for its own choice.
+        threads: how many; None is one, or what OMP_NUM_THREADS says.
     """
 
     folder: Path
@@ -59,8 +59,7 @@ class Wish:
 
 def run(wish: Wish) -> None:
     """Measure, print, and save table and plots into the run's folder."""
-    if wish.threads is not None:
-        torch.set_num_threads(wish.threads)
+    threads.use(wish.threads)
     with one_line("evaluate"):
         device = find_device(wish.device)
         folder = RunFolder(wish.folder)

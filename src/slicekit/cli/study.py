@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from slicekit import catalogue
+from slicekit import catalogue, figures
 from slicekit.cli import display
 from slicekit.cli.errors import BadUsage, one_line
 from slicekit.cli.lengths import parse_lengths
@@ -24,7 +24,6 @@ from slicekit.studies import (
 )
 from slicekit.studies.classifiers import NAMES
 from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
-from slicekit.training import figures
 
 INTERRUPTED = 130
 """Exit code of a process that ends by the signal of Ctrl-C."""

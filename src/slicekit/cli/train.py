@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from slicekit import catalogue, tasks
-from slicekit.cli import display
+from slicekit.cli import display, threads
 from slicekit.cli.configuration import (
     Choice,
     agreed,
@@ -86,8 +86,7 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
             choice = resolve(table)
             _try_out(choice)
             folder = processes.first(lambda: _new_folder(table.get("out"), choice))
-        if choice.threads is not None:
-            torch.set_num_threads(choice.threads)
+        threads.use(choice.threads)
         with _gone_if_unused(folder):
             result = _train(choice, folder, device, resume, quiet)
     if is_first():

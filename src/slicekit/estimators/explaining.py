@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slicekit.training import figures
+from slicekit import figures
 
 
 @dataclass(frozen=True, eq=False)

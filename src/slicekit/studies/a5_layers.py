@@ -7,11 +7,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, steps_made
-from slicekit.training.figures import figure, write
 
 THRESHOLD = 0.9
 """A model has enough layers if its validation accuracy is greater."""
@@ -169,24 +169,24 @@ class A5Layers(Study):
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Layers against length, a line for each model and seed."""
         found, lengths = self.needed(choice, outcomes), self.lengths(choice)
-        made, (axis,) = figure(1, 8, 4.2)
+        made, (axis,) = figures.figure(1, 8, 4.6, self.summary)
         models = [label(*line) for line in self._lines(choice, outcomes)]
         most = self._most(choice)
+        models = [x for x in models if any(_shown(found, x, most))]
         for number, model in enumerate(models):
             shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
             for seed in self.chosen_seeds(choice):
                 heights = [_height(found[model, seed, n], most) + shift for n in lengths]
                 told = model if seed == self.chosen_seeds(choice)[0] else None
-                colour = f"C{number % 10}"
-                axis.plot(lengths, heights, "o-", color=colour, markersize=4, label=told)
+                look = figures.line(number)
+                axis.plot(lengths, heights, **look, marker="o", markersize=4, label=told)
         axis.set_xticks(lengths)
         axis.set_yticks(range(1, most + 2), [*map(str, range(1, most + 1)), f">{most}"])
         axis.set_ylim(0.5, most + 1.5)
-        axis.set_xlabel("length")
-        axis.set_ylabel("layers needed")
+        figures.label(axis, title="fewest layers that learn it", x="length", y="layers needed")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
-        write(made, path)
+        figures.legend(axis)
+        figures.write(made, path)
 
 
 def _name(length: int, place: str, layers: int, seed: int) -> str:
@@ -200,6 +200,11 @@ def _passes(outcome: Outcome) -> bool:
 
 def _said(model: str) -> str:
     return PAPER.get(model, NOTHING)
+
+
+def _shown(found: Mapping[tuple[str, int, int], str], model: str, most: int) -> Iterator[bool]:
+    """Whether there is something to draw of a model, run by run."""
+    return (not math.isnan(_height(x, most)) for (name, _, _), x in found.items() if name == model)
 
 
 def _height(needed: str, most: int) -> float:

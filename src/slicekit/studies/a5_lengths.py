@@ -101,7 +101,7 @@ class A5Lengths(Study):
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each model."""
-        draw_lengths(by_model(self.shown_models(choice), outcomes), path, (3, 40))
+        draw_lengths(by_model(self.shown_models(choice), outcomes), path, self.summary, (3, 40))
 
 
 def by_model(models: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slicekit import figures
 from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
@@ -17,7 +18,6 @@ from slicekit.studies.tables import (
     percent,
     steps_made,
 )
-from slicekit.training.figures import figure, write
 
 LANGUAGES = {
     "cycle-navigation": "Cycle Nav.",
@@ -128,28 +128,27 @@ class Languages(Study):
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Bars for each language and test, a point for each seed."""
         models = by_model(self.shown_models(choice), outcomes)
-        made, axes = figure(len(models), 5.5 * len(models), 4)
+        made, axes = figures.figure(len(models), 5.5 * len(models), 4.4, self.summary)
         for axis, (model, own) in zip(axes, models.items(), strict=True):
             _draw_bars(axis, own, self._tests(choice))
-            axis.set_title(model, fontsize=10)
-        write(made, path)
+            figures.label(axis, title=model)
+        figures.write(made, path)
 
 
 def _draw_bars(axis: Any, outcomes: Sequence[Outcome], tests: Sequence[Test]) -> None:
     for number, test in enumerate(tests):
-        shift, label = 0.8 * ((number + 0.5) / len(tests) - 0.5), _label(test)
+        (shift, width), label = figures.beside(number, len(tests)), _label(test)
         for place, task in enumerate(LANGUAGES):
             own = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
             values = [100 * tested.last for tested in own if tested is not None]
             if values:
                 at, mean = place + shift, sum(values) / len(values)
-                axis.bar(at, mean, 0.7 / len(tests), color=f"C{number}", alpha=0.6, label=label)
+                axis.bar(at, mean, width, **figures.bar(number), alpha=0.6, label=label)
                 axis.plot([at] * len(values), values, "k.", markersize=3)
                 label = None
-    axis.set_xticks(range(len(LANGUAGES)), LANGUAGES.values(), fontsize=7)
-    axis.set_ylim(0, 102)
-    axis.set_ylabel("accuracy, %")
-    axis.legend(fontsize=7, title="length", title_fontsize=7)
+    figures.names_below(axis, list(LANGUAGES.values()))
+    figures.percentages(axis, "accuracy at the last token, %", low=0)
+    figures.legend(axis, "length", outside=True)
 
 
 def _label(test: Test) -> str:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import slicekit
-from slicekit import files
+from slicekit import figures, files
 from slicekit.studies.grid import Standing
 from slicekit.studies.plans import Choice, Outcome
 from slicekit.studies.runs import RESULTS as OF_RUN
 from slicekit.studies.runs import read_outcome
 from slicekit.studies.tables import Table, runs_table
-from slicekit.training import figures
 
 if TYPE_CHECKING:
     from slicekit.studies.study import Study

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from slicekit import figures
 from slicekit.catalogue.series import STRUCTURES
 from slicekit.studies import uea_default, uea_paper, uea_robustness
 from slicekit.studies.classifiers import NAMES
@@ -12,7 +13,6 @@ from slicekit.studies.study import Study
 from slicekit.studies.tables import Table
 from slicekit.suggestions import unknown
 from slicekit.tasks.archive_task import is_on_disk, on_disk
-from slicekit.training.figures import figure, write
 
 PARTS = {"paper": uea_paper, "default": uea_default, "robustness": uea_robustness}
 """Each knows its plans, its tables and its panel of the picture."""
@@ -98,10 +98,10 @@ class UEA(Study):
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A panel for each part of which something is finished."""
         parts = [part for part in self.parts(choice) if _of(part, outcomes)]
-        made, axes = figure(len(parts), 6.5 * len(parts), 4.5)
+        made, axes = figures.figure(len(parts), 6.5 * len(parts), 4.8, self.summary)
         for part, axis in zip(parts, axes, strict=True):
             PARTS[part].draw(axis, _of(part, outcomes))
-        write(made, path)
+        figures.write(made, path)
 
 
 def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from slicekit import figures
 from slicekit.studies import classifiers
 from slicekit.studies.classifiers import BAND, LIMIT, NAMES, OURS, ROCKET, WARPING
 from slicekit.studies.plans import Choice, Outcome, Plan
@@ -151,7 +152,7 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     }
     ranks = mean_ranks(scores)
     if ranks is None:
-        axis.set_title("no data set on which all have a result", fontsize=10)
+        figures.label(axis, title="no data set on which all have a result")
         axis.axis("off")
     else:
         ranks.draw(axis)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.catalogue.series import DATA_SETS as SIZES
 from slicekit.catalogue.series import STRUCTURES, series_recipe
@@ -158,19 +159,18 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
     models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
     for number, model in enumerate(models):
-        shift, told = 0.8 * ((number + 0.5) / len(models) - 0.5), model
+        (shift, width), told = figures.beside(number, len(models)), model
         for place, data_set in enumerate(sets):
             own = [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
             values = [100 * share for share in _accuracies(own)]
             if not values:
                 continue
-            at, width = place + shift, 0.7 / len(models)
-            axis.bar(at, sum(values) / len(values), width, color=f"C{number}", label=told)
+            at, mean = place + shift, sum(values) / len(values)
+            axis.bar(at, mean, width, **figures.bar(number), label=told)
             said = float(PAPER[own[0].plan.model][list(SIZES).index(data_set)].split()[0])
             axis.plot([at - width / 2, at + width / 2], [said, said], "k-", linewidth=1.5)
             told = None
-    axis.set_xticks(range(len(sets)), sets, fontsize=7)
-    axis.set_ylim(0, 102)
-    axis.set_ylabel("test accuracy, %")
-    axis.set_title("the paper's models; black: the paper's figures", fontsize=10)
-    axis.legend(fontsize=7)
+    figures.names_below(axis, sets)
+    figures.label(axis, title="the paper's models; black: the paper's figures")
+    figures.percentages(axis, "test accuracy, %", low=0)
+    figures.legend(axis, outside=True)

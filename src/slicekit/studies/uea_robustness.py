@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from slicekit import figures
 from slicekit.studies import classifiers
 from slicekit.studies.classifiers import BOTH, HYDRA, NAMES, OURS, ROCKET
 from slicekit.studies.plans import Choice, Outcome, Plan
@@ -94,11 +95,14 @@ def _cell(outcomes: Sequence[Outcome], data_set: str, model: str, share: float) 
 def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The mean over the data sets that all were tried on, a line for each classifier."""
     shares = sorted({x.plan.options["dropped"] for x in outcomes})
-    for _, name, *cells in _mean_rows(outcomes, shares):
-        axis.plot([100 * share for share in shares], [float(x) for x in cells], "-o", label=name)
-    axis.set_xlabel("dropped, % of the observations")
-    axis.set_ylabel("mean test accuracy, %")
-    axis.set_title("observations dropped at random times", fontsize=10)
+    for number, (_, name, *cells) in enumerate(_mean_rows(outcomes, shares)):
+        heights, look = [float(x) for x in cells], figures.line(number)
+        axis.plot([100 * share for share in shares], heights, **look, marker="o", label=name)
+    figures.label(
+        axis,
+        title="observations dropped at random times",
+        x="dropped, % of the observations",
+        y="mean test accuracy, %",
+    )
     axis.grid(alpha=0.3)
-    if axis.lines:
-        axis.legend(fontsize=7)
+    figures.legend(axis)

@@ -73,4 +73,5 @@ class WordProblems(Study):
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each group and model."""
         found = self._groups(choice, outcomes)
-        draw_lengths({f"{group}, {model}": x for (model, group), x in found.items()}, path, (3, 40))
+        named = {f"{group}, {model}": x for (model, group), x in found.items()}
+        draw_lengths(named, path, self.summary, (3, 40))

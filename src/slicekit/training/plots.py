@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slicekit import figures
 from slicekit.training.evaluation import Score
-from slicekit.training.figures import available, figure, over_lengths, write
 from slicekit.training.runs import Run
 
 CURVES = "curves.png"
@@ -39,24 +39,24 @@ def plot_curves(runs: Sequence[Run], path: Path) -> None:
     """
     if not any(run.records for run in runs):
         raise ValueError("nothing to plot: no run has a record in its metrics.jsonl yet")
-    made, axes = figure(2, 11, 4)
     names = labels([run.folder for run in runs])
+    title = f"Learning curve of {names[0]}" if len(runs) == 1 else "Learning curves"
+    made, axes = figures.figure(2, 11, 4.2, title)
     for number, (run, label) in enumerate(zip(runs, names, strict=True)):
-        colour = f"C{number % 10}"
+        look = figures.line(number)
         for axis, what in zip(axes, ("loss", "accuracy"), strict=True):
-            axis.plot(*_points(run.training, what), color=colour, linewidth=0.6, alpha=0.6)
+            axis.plot(*_points(run.training, what), **look, linewidth=0.6, alpha=0.6)
             validated = _points(run.validations, what)
-            axis.plot(*validated, "o-", color=colour, markersize=3, label=label)
+            axis.plot(*validated, **look, marker="o", markersize=3, label=label)
     loss, accuracy = axes
-    loss.set_yscale("log")
-    loss.set_title("loss", fontsize=10)
-    accuracy.set_title("accuracy", fontsize=10)
+    figures.logarithmic(loss, "y")
+    figures.label(loss, title="loss", x="step", y="mean cross-entropy")
+    figures.label(accuracy, title="accuracy", x="step", y="share of right answers")
     accuracy.set_ylim(-0.02, 1.02)
     for axis in axes:
-        axis.set_xlabel("step")
         axis.grid(alpha=0.3)
-    accuracy.legend(fontsize=7, title="thin: training, thick: validation", title_fontsize=7)
-    write(made, path)
+    figures.legend(accuracy, "thin: training, thick: validation")
+    figures.write(made, path)
 
 
 def _points(records: Sequence[dict[str, Any]], what: str) -> tuple[list[int], list[float]]:
@@ -67,14 +67,14 @@ def _points(records: Sequence[dict[str, Any]], what: str) -> tuple[list[int], li
 
 def curves_if_possible(run: Run) -> None:
     """The learning curves of a run into its own folder, if matplotlib is there to draw them."""
-    if available():
+    if figures.available():
         plot_curves([run], run.folder / "plots" / CURVES)
 
 
 def plot_lengths(
     scores: Mapping[str, Sequence[Score]], path: Path, trained: tuple[int, int] | None = None
 ) -> None:
-    """Accuracy against length: over all positions as a line, at the last one dashed.
+    """Accuracy against length: over all positions as a line, at the last one as a thinner one.
 
     Args:
         scores: what `evaluate` gave, by the name of a run.
@@ -88,16 +88,17 @@ def plot_lengths(
     """
     if not any(scores.values()):
         raise ValueError("nothing to plot: there is no score")
-    made, (axis,) = figure(1, 7, 4)
+    made, (axis,) = figures.figure(1, 7, 4.4)
     if trained is not None:
         axis.axvspan(*trained, color="grey", alpha=0.2, label="trained on")
     for number, (name, own) in enumerate(scores.items()):
-        colour, lengths = f"C{number % 10}", [score.length for score in own]
+        look, lengths = figures.line(number), [score.length for score in own]
         overall, last = [score.overall for score in own], [score.last for score in own]
-        axis.plot(lengths, overall, "o-", color=colour, label=f"{name}, all positions")
-        axis.plot(lengths, last, "x--", color=colour, label=f"{name}, last position")
-    over_lengths(axis)
+        axis.plot(lengths, overall, **look, marker="o", label=f"{name}, all positions")
+        faint = look | {"linewidth": 0.8, "alpha": 0.8}
+        axis.plot(lengths, last, **faint, marker="x", label=f"{name}, last position")
+    figures.over_lengths(axis)
+    figures.label(axis, title="Accuracy against length", y="share of right answers")
     axis.set_ylim(-0.02, 1.02)
-    axis.set_ylabel("accuracy")
-    axis.legend(fontsize=7)
-    write(made, path)
+    figures.legend(axis)
+    figures.write(made, path)

@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from slicekit import figures
 from slicekit.training.diagnosis.diagnose import Diagnosis
 from slicekit.training.diagnosis.horizon import ENOUGH, telling
-from slicekit.training.figures import figure, over_lengths, write
 
 
 def plot_diagnosis(found: Diagnosis, path: Path) -> None:
@@ -20,12 +20,12 @@ def plot_diagnosis(found: Diagnosis, path: Path) -> None:
         ImportError: if matplotlib is missing.
         OSError: if the file can't be written.
     """
-    made, (accuracy, geometry, spectra) = figure(3, 13, 4)
-    made.suptitle(f"{found.task}: {found.horizon.text}", fontsize=10)
+    title = f"{found.task}: {found.horizon.text}"
+    made, (accuracy, geometry, spectra) = figures.figure(3, 13, 4.2, title)
     _draw_accuracy(accuracy, found)
     _draw_geometry(geometry, found)
     _draw_spectra(spectra, found)
-    write(made, path)
+    figures.write(made, path)
 
 
 def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
@@ -36,10 +36,10 @@ def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
     horizon = found.horizon.length
     if horizon is not None and horizon <= 4 * lengths[-1]:
         axis.axvline(horizon, color="black", linewidth=0.8, linestyle="--", label="horizon")
-    axis.set_title("accuracy", fontsize=10)
+    figures.label(axis, title="accuracy", y="share of right answers")
     axis.set_ylim(-0.02, 1.02)
-    over_lengths(axis)
-    axis.legend(fontsize=7)
+    figures.over_lengths(axis)
+    figures.legend(axis)
 
 
 def _draw_geometry(axis: Any, found: Diagnosis) -> None:
@@ -54,18 +54,10 @@ def _draw_geometry(axis: Any, found: Diagnosis) -> None:
         for what, label in lines.items():
             values = [_positive(getattr(lying, what)) for _, lying in seen]
             axis.plot([length for length, _ in seen], values, "o-", markersize=4, label=label)
-        axis.set_yscale("log")
-        for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-            set_formatter(_round_number)
-        axis.legend(fontsize=7)
-    axis.set_title(f"distances of {of or 'states'}", fontsize=10)
-    over_lengths(axis)
-
-
-def _round_number(value: float, _: int) -> str:
-    """A label for 1, 2 and 5 times a power of ten, and none for what lies between."""
-    digit = f"{value:.0e}"[0]
-    return f"{value:g}" if digit in "125" else ""
+        figures.logarithmic(axis, "y")
+        figures.legend(axis)
+    figures.label(axis, title=f"distances of {of or 'states'}", y="distance")
+    figures.over_lengths(axis)
 
 
 def _positive(value: float) -> float:
@@ -87,9 +79,8 @@ def _draw_spectra(axis: Any, found: Diagnosis) -> None:
     axis.set_xlim(-0.6, max(len(found.spectra), 1) - 0.4)
     low, high = axis.get_ylim()
     axis.set_ylim(min(low, 0.9), max(high, 1.1))
-    axis.set_title("transitions: least, median and most", fontsize=10)
-    if found.spectra:
-        axis.legend(fontsize=7)
+    figures.label(axis, title="transitions: least, median and most", y="size")
+    figures.legend(axis)
 
 
 def _layer(spectrum: Any) -> str:

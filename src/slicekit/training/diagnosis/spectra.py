@@ -44,7 +44,7 @@ class Range:
     @classmethod
     def of(cls, figures: Tensor) -> "Range":
         """The range of figures (transitions,)."""
-        ordered = figures.double()
+        ordered = figures.cpu().double()
         return cls(float(ordered.min()), float(ordered.median()), float(ordered.max()))
 
 
