@@ -19,3 +19,13 @@ def test_it_trains_and_measures(
     found = a5_in_jax.main(["--steps", "2"])
     assert found.keys() == {5} and 0 <= found[5] <= 1
     assert "first step, compiled" in capsys.readouterr().out
+
+
+def test_a_path_of_diffrax_drives_the_same_equation() -> None:
+    pytest.importorskip("diffrax")
+    import jax
+
+    from examples import diffrax_paths
+
+    jax.config.update("jax_enable_x64", False)
+    assert diffrax_paths.main() < 1e-4
