@@ -146,7 +146,8 @@ def differentiable_directions(
 
 
 def _log_norms(logs: Tensor, peaks: Tensor, zero: Tensor) -> Tensor:
-    sums = (logs.double() + peaks.double() * math.log(2)).to(logs.dtype)
+    wide = logs.dtype if logs.device.type == "mps" else torch.float64  # which has no float64
+    sums = (logs.to(wide) + peaks.to(wide) * math.log(2)).to(logs.dtype)
     return sums.masked_fill(zero, math.log(torch.finfo(logs.dtype).tiny))
 
 
