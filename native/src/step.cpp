@@ -30,15 +30,8 @@ template <class Real>
 SLICEKIT_INLINE void weigh(const Real *from, int64_t width, int64_t count, int64_t channels,
                            const Increment<Real> &increment, Real *to) {
   constexpr int V = WIDTH<Real>, TOGETHER = AT_ONCE / V < 8 ? AT_ONCE / V : 8;
-  if (count < V * TOGETHER) {
-    for (int64_t i = 0; i < count; ++i) to[i] = 0;
-    for (int64_t k = 0; k < channels; ++k) {
-      const Real factor = increment[k];
-      for (int64_t i = 0; i < count; ++i) to[i] += factor * from[k * width + i];
-    }
-    return;
-  }
-  for (int64_t first = 0; first < count; first += V * TOGETHER) {
+  int64_t first = 0;
+  for (; first + V * TOGETHER <= count; first += V * TOGETHER) {
     Vector<Real> total[TOGETHER] = {};
     const Real *row = from + first;
     for (int64_t k = 0; k < channels; ++k, row += width) {
@@ -48,6 +41,12 @@ SLICEKIT_INLINE void weigh(const Real *from, int64_t width, int64_t count, int64
     }
 #pragma GCC unroll 8
     for (int v = 0; v < TOGETHER; ++v) store(to + first + v * V, total[v]);
+  }
+  if (first == count) return;
+  for (int64_t i = first; i < count; ++i) to[i] = 0;
+  for (int64_t k = 0; k < channels; ++k) {
+    const Real factor = increment[k];
+    for (int64_t i = first; i < count; ++i) to[i] += factor * from[k * width + i];
   }
 }
 
