@@ -28,7 +28,9 @@ def task(name: str, channels: int | None = None, length: int = 33) -> SeriesTask
     """Noise with the name and channels of a data set."""
     channels = PAPER[name].channels if channels is None else channels
     values = torch.randn(6, length, channels, generator=torch.Generator().manual_seed(0))
-    series = Series(values, torch.full((6,), length), torch.arange(6) % 2, ("a", "b"), None, name)
+    series = Series.from_padded(
+        values, torch.full((6,), length), torch.arange(6) % 2, ("a", "b"), None, name
+    )
     return SeriesTask(series, series, series)
 
 

@@ -186,7 +186,7 @@ def _make_npz(folder: Path) -> Path:
 
 def _read_series(path: Path) -> Any:
     series: Series = read(path)
-    return series.values, series.lengths, series.answers, series.classes, series.times
+    return series.observations, series.lengths, series.answers, series.classes, series.times
 
 
 def _make_ts(folder: Path) -> Path:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicekit.paths import mask_past_end, pad, valid_mask
+from slicekit.paths import alike, mask_past_end, pad, valid_mask
 from tests.paths.series import quick
 
 
@@ -80,3 +80,14 @@ def test_masks_that_do_not_fit_are_named() -> None:
         valid_mask(torch.tensor(2), 4)
     with pytest.raises(ValueError, match=r"^lengths holds 5 at batch 0; expected 0..4"):
         valid_mask([5], 4)
+
+
+@quick
+@given(st.lists(st.integers(0, 10**6), max_size=40))
+def test_like_lengths_hold_every_series_once_and_at_most_half_padding(lengths: list[int]) -> None:
+    groups = [group.tolist() for group in alike(lengths)]
+    assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+    for group in groups:
+        own = [lengths[i] for i in group]
+        assert group == sorted(group) and max(own) * len(own) <= 2 * sum(own)
+    assert len(groups) <= max(lengths, default=0).bit_length() + 1

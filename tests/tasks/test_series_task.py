@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from slicekit.paths import Causal
 from slicekit.tasks import Batch, SeriesTask, accuracy
 from slicekit.tasks.archives import Series
 from tests.tasks.every import same, seeded
@@ -18,7 +19,9 @@ def series(
     values = torch.arange(start, start + cases).float()[:, None, None].expand(-1, 7, channels)
     inside = torch.arange(7) < long[:, None]
     answers = torch.arange(cases) % 3
-    return Series(values * inside[..., None], long, answers, ("a", "b", "c"), None, "numbers")
+    return Series.from_padded(
+        values * inside[..., None], long, answers, ("a", "b", "c"), None, "numbers"
+    )
 
 
 def task(lengths: tuple[int, ...] = (7,)) -> SeriesTask:
@@ -82,10 +85,42 @@ def test_a_range_of_lengths_leaves_others_out() -> None:
         made.sample(2, (8, 9), seeded(0))
 
 
+def test_batches_of_a_split_hold_every_case_once_and_little_padding() -> None:
+    made = task((1, 2, 7, 1))
+    found = list(made.batches("train"))
+    assert [tuple(batch.inputs.shape[:2]) for batch in found] == [(3, 7), (9, 2)]
+    cases = torch.cat([batch.inputs[:, 0, 0] for batch in found]).long() - 1
+    assert cases.sort().values.tolist() == list(range(12))
+    whole = made.whole("train")
+    for batch, rows in zip(found, cases.split([3, 9]), strict=True):
+        assert torch.equal(batch.targets, whole.targets[rows])
+        assert torch.equal(batch.lengths, whole.lengths[rows])
+        assert torch.equal(batch.inputs, whole.inputs[rows, : batch.inputs.shape[1]])
+    (alone,) = task().batches("test")
+    assert same(alone, task().whole("test"))
+
+
+def test_a_batch_is_padded_to_the_longest_of_its_cases() -> None:
+    made = task((4, 7))
+    for seed in range(9):
+        batch = made.sample(1, made.train_lengths, seeded(seed))
+        assert batch.inputs.shape[1] == int(batch.lengths.max())
+
+
+def test_a_policy_that_adds_channels_adds_them_everywhere() -> None:
+    own = series(3, 1)
+    gap = replace(own, observations=own.observations.clone())
+    gap.observations[4, 1] = float("nan")
+    made = SeriesTask(gap, own, own, filling=Causal())
+    assert made.channels == 4
+    assert made.whole("train").inputs[0, :, 3].tolist() == [1, 2, 3, 4, 4, 5, 6]
+    assert made.whole("test").inputs[0, :, 3].tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_gaps_are_filled_with_what_was_seen_last() -> None:
     nan = float("nan")
     values = torch.tensor([[[1.0, nan], [nan, 2.0], [3.0, nan]]])
-    own = Series(values, torch.tensor([3]), torch.tensor([0]), ("only",), None, "gaps")
+    own = Series.from_padded(values, torch.tensor([3]), torch.tensor([0]), ("only",), None, "gaps")
     found = SeriesTask(own, own, own).whole("train").inputs
     assert found.tolist() == [[[1, 0], [1, 2], [3, 2]]]
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from slicekit import BlockDiagonal, Differences, Euler, LogODE, SequenceModel, SLiCE
 from slicekit.layers import Mean
-from slicekit.tasks import SeriesTask
+from slicekit.tasks import Batch, SeriesTask
 from slicekit.tasks.archives import Series
 from slicekit.training import Score, Settings, evaluate, train
 from slicekit.training import evaluation as room
+from slicekit.training import gradients as gradients_room
 from slicekit.training.diagnosis import diagnose
 from slicekit.training.evaluation import tally
 from slicekit.training.gradients import Objective
@@ -34,7 +35,7 @@ def turns(cases: int, seed: int) -> Series:
     angles = angles + 6 * torch.rand(cases, 1, generator=generator)
     values = torch.stack([angles.cos(), angles.sin()], -1)
     values = values * (torch.arange(15) < lengths[:, None])[..., None]
-    return Series(values, lengths, answers, ("left", "right"), None, "turns")
+    return Series.from_padded(values, lengths, answers, ("left", "right"), None, "turns")
 
 
 def a_task() -> SeriesTask:
@@ -116,6 +117,43 @@ def test_validation_sees_the_weights_of_its_step() -> None:
     assert notes.validations[-1].loss == pytest.approx(found.loss / 11)
 
 
+def test_a_batch_that_is_mostly_padding_has_the_gradient_of_one_that_is_not_cut_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = 0.01 * torch.randn(9, 300, 2, generator=generator).cumsum(1)
+    lengths = torch.tensor([3, 4, 300, 5, 3, 9, 120, 3, 4])
+    batch = Batch.series(values, torch.arange(9) % 2, lengths)
+
+    def found() -> tuple[Tensor, list[Tensor], list[tuple[int, ...]]]:
+        model, shapes = a_model(), []
+        model.register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0].shape[:2])))
+        with Objective(model, Settings(), Processes()) as objective:
+            figures = objective.backward(batch, None)
+        return figures, [x.grad for x in model.parameters() if x.grad is not None], shapes
+
+    figures, gradients, shapes = found()
+    assert shapes == [(1, 300), (1, 120), (2, 9), (5, 4)]
+    monkeypatch.setattr(gradients_room, "MOSTLY", 1e9)
+    whole, expected, shapes = found()
+    assert shapes == [(9, 300)]
+    torch.testing.assert_close(figures, whole)
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_long_series_among_short_ones_is_trained_and_tested_on() -> None:
+    lengths = torch.tensor([20_000, *[2] * 2_000])
+    answers = torch.arange(2_001) % 2
+    steps = torch.rand(24_000, 2, generator=torch.Generator().manual_seed(0)) - 0.5
+    task = SeriesTask(*[Series(steps, lengths, answers, ("a", "b"), name="long")] * 3)
+    with pytest.raises(ValueError, match="are 80040000 values"):
+        task.whole("test")
+    assert (
+        train(Sums(), task, replace(SETTINGS, steps=2, evaluate_every=2, consistency=0)).steps == 2
+    )
+    assert [(x.length, x.sequences) for x in evaluate(Sums(), task)] == [(20_000, 2_001)]
+
+
 def test_the_batch_may_be_larger_than_the_set() -> None:
     assert train(a_model(), a_task(), replace(SETTINGS, steps=2, batch=100)).steps == 2
 
@@ -139,7 +177,7 @@ def test_what_does_not_fit_a_finite_set_is_named() -> None:
     everywhere = SequenceModel(
         channels=2, outputs=2, width=4, mixer=lambda n: SLiCE(n, BlockDiagonal(n, 2))
     )
-    with pytest.raises(ValueError, match=r"the model's output has shape \(8, 15, 2\), expected"):
+    with pytest.raises(ValueError, match=r"the model's output has shape \(8, 1\d, 2\), expected"):
         train(everywhere, task, SETTINGS)
 
 

@@ -201,7 +201,7 @@ def _contents(archive: archives.Archive, place: Path) -> dict[str, Any]:
 def _split(series: archives.Series) -> dict[str, Any]:
     low, high = (int(x) for x in series.lengths.aminmax())
     counts = series.answers.bincount(minlength=len(series.classes)) if series.classes else []
-    missing = int(series.values.isnan().sum())
+    missing = int(series.observations.isnan().sum())
     return {
         "cases": str(len(series)),
         "length": str(low) if low == high else f"{low}-{high}",

@@ -67,7 +67,7 @@ def run(wish: Wish) -> None:
             raise FileNotFoundError(f"no folder {folder.path}")
         config = read_run_config(folder)
         task = _task(folder, config, wish)
-        finite = task.whole("test") is not None
+        finite = task.batches("test") is not None
         if finite and (wish.lengths is not None or wish.diagnose):
             option = "--diagnose" if wish.diagnose else "--lengths"
             raise ValueError(f"{option} is for tasks of any length, but {task.name} has a test set")

@@ -244,9 +244,9 @@ def _left_behind(folder: Path, task: str) -> str:
 
 
 def _validated_on(choice: Choice) -> str:
-    whole = choice.task.whole("validation")
+    whole = choice.task.batches("validation")
     if whole is not None:
-        return f"{len(whole.lengths)} validation series"
+        return f"{sum(len(batch.lengths) for batch in whole)} validation series"
     low, high = choice.settings.validation_lengths or choice.task.validation_lengths
     return f"validation lengths {low} to {high}"
 

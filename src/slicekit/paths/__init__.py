@@ -20,7 +20,7 @@ A padded series ends in zero increments: the identity flow, so padding is exact.
 from slicekit.paths.composition import LogSignatures
 from slicekit.paths.gaps import Causal, Filling, LastValue, Linear
 from slicekit.paths.increments import increments
-from slicekit.paths.lengths import mask_past_end, pad, valid_mask
+from slicekit.paths.lengths import alike, mask_past_end, pad, valid_mask
 from slicekit.paths.lie_bases import Element, LieBasis, hall, lyndon
 from slicekit.paths.log_signatures import chen, log_signatures
 from slicekit.paths.tabulated import Tabulated
@@ -39,6 +39,7 @@ __all__ = [
     "LogSignatures",
     "Pieces",
     "Tabulated",
+    "alike",
     "chen",
     "hall",
     "increments",

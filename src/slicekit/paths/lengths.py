@@ -62,6 +62,30 @@ def mask_past_end(increments: Tensor, lengths: Lengths) -> Tensor:
     return increments.masked_fill(past_end.reshape(batch, length, *[1] * (increments.dim() - 2)), 0)
 
 
+def alike(lengths: Lengths) -> list[Tensor]:
+    """Which series to put together so that at most half of each batch is padding.
+
+    Args:
+        lengths: (batch,) integers, a tensor or a list.
+
+    Returns:
+        Indices (chosen,) int64 of each group, in order; the group of the longest series comes
+        first. There are no more groups than the longest length has binary digits, and one if all
+        lengths are within a factor of two.
+
+    >>> alike([3, 100, 2, 60, 4])
+    [tensor([1, 3]), tensor([0, 2, 4])]
+    """
+    given = check_lengths(lengths, None, 2**62)
+    order, known = given.argsort(descending=True).tolist(), given.tolist()
+    groups: list[list[int]] = []
+    for index in order:
+        if not groups or 2 * known[index] < known[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(index)
+    return [torch.tensor(sorted(group)) for group in groups]
+
+
 def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Put series of different lengths into one batch, padded with zeros.
 

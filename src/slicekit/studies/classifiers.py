@@ -87,7 +87,7 @@ def _compile(model: str) -> None:
     """Have aeon compile what it needs, once in a process, so that no fit has to wait for it."""
     if model != OURS:
         random, answers = np.random.default_rng(0), [0, 1] * 4
-        noise = Series.padded([random.normal(size=(20, 2)) for _ in answers], answers, ("a", "b"))
+        noise = Series.of([random.normal(size=(20, 2)) for _ in answers], answers, ("a", "b"))
         sample = _Sample(noise, 0.0, 0)
         _METHODS[model](sample, sample, Plan("", "", model, Settings(), ()), None)
 
@@ -103,11 +103,12 @@ class _Sample:
         self.answers = series.answers.numpy()
         self.whole: Cases = []
         self.times: list[np.ndarray] = []
-        for case, length in zip(series.values.numpy(), series.lengths.tolist(), strict=True):
+        for case in series.cases():
+            length = len(case)
             left = max(2, round((1 - dropped) * length))
             order = random.permutation(length)
             self.times.append(np.sort(order[:left]))
-            self.whole.append(np.ascontiguousarray(case[:length].T))
+            self.whole.append(np.ascontiguousarray(case.numpy().T))
 
     def observed(self) -> Cases:
         """What is left of the series."""

@@ -84,7 +84,7 @@ def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | No
         describe=_describe(plan),
     )
     best = slicekit.load(RunFolder(folder).best, device=place)
-    finite = task.whole("test") is not None
+    finite = task.batches("test") is not None
     if not finite:
         before = tuple(Test(x.low, x.high, x.sequences) for x in earlier)
         whole = replace(plan, tests=(*plan.tests, *before))

@@ -124,7 +124,9 @@ def make_archive_task(
 
     Example:
         >>> values, answers = torch.randn(20, 9, 2), torch.arange(20) % 2
-        >>> series = Series(values, torch.full((20,), 9), answers, ("a", "b"), None, "toy")
+        >>> series = Series.from_padded(
+        ...     values, torch.full((20,), 9), answers, ("a", "b"), None, "toy"
+        ... )
         >>> task = make_archive_task(Archive("toy", series, series.select([3, 4, 5, 6])))
         >>> [len(task.whole(split).lengths) for split in ("train", "validation", "test")]
         [16, 4, 4]

@@ -1,8 +1,8 @@
 """What a task is: it samples batches of labelled sequences, and knows nothing of models."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -134,7 +134,7 @@ class Batch:
         check_shape(name, logits, (self.inputs.shape[0], "outputs"))
         return logits.unsqueeze(1)
 
-    def part(self, rows: slice) -> "Batch":
+    def part(self, rows: slice | Tensor) -> "Batch":
         """Some of the sequences, with the same padding.
 
         >>> tokens = torch.tensor([[1, 2], [3, 4], [5, 6]])
@@ -146,6 +146,16 @@ class Batch:
         return Batch(
             self.inputs[rows], self.targets[rows], self.supervised[rows], self.lengths[rows]
         )
+
+    def cut(self) -> "Batch":
+        """The same series, padded to the longest of them and no further.
+
+        >>> batch = Batch.series(torch.ones(2, 9, 1), torch.tensor([0, 1]), torch.tensor([2, 4]))
+        >>> batch.cut().inputs.shape
+        torch.Size([2, 4, 1])
+        """
+        longest = int(self.lengths.max()) if len(self.lengths) else 0
+        return replace(self, inputs=self.inputs[:, :longest])
 
 
 def _check_dtype(name: str, tensor: Tensor, expected: torch.dtype) -> None:
@@ -265,7 +275,7 @@ class Task(ABC):
         return None
 
     def whole(self, split: str) -> Batch | None:
-        """Every case of a finite set, which then is what a model is validated and tested on.
+        """Every case of a finite set in one batch.
 
         Args:
             split: "train", "validation" or "test".
@@ -274,6 +284,19 @@ class Task(ABC):
             All cases, or None if there is no end to them, as in most tasks.
         """
         return None
+
+    def batches(self, split: str) -> Iterable[Batch] | None:
+        """Every case of a finite set, which then is what a model is validated and tested on.
+
+        Args:
+            split: "train", "validation" or "test".
+
+        Returns:
+            All cases, each in one of the batches, by default all in one; or None if there is no
+            end to them, as in most tasks.
+        """
+        whole = self.whole(split)
+        return None if whole is None else [whole]
 
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:

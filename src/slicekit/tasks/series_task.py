@@ -1,14 +1,17 @@
 """A task from labelled series: a finite set to train on, one to choose a model by, one to report.
 
-Glossary: a case is one series with its class; values (cases, length, channels) are zero past the
-end of a case, and NaN where nothing was observed.
+Glossary: a case is one series with its class, kept at its own length; a batch is padded to the
+longest of its cases, with zeros.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from slicekit.paths import Filling, LastValue
+from slicekit.paths import Filling, LastValue, alike
 from slicekit.tasks.base import Batch, Task
 from slicekit.tasks.ranges import SPLITS, check_range_of_lengths, check_split, check_whole
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 SERIES = "series"
 """The family of these tasks."""
+
+AT_ONCE = 2**20
+"""About how many values are filled at once."""
 
 
 class SeriesTask(Task):
@@ -39,7 +45,8 @@ class SeriesTask(Task):
         >>> import torch
         >>> from slicekit.tasks.archives import Series
         >>> values, answers = torch.randn(6, 20, 3), torch.tensor([0, 1, 0, 1, 0, 1])
-        >>> series = Series(values, torch.full((6,), 20), answers, ("up", "down"), None, "moves")
+        >>> lengths, classes = torch.full((6,), 20), ("up", "down")
+        >>> series = Series.from_padded(values, lengths, answers, classes, name="moves")
         >>> task = SeriesTask(series, series, series)
         >>> task.channels, task.outputs, task.train_lengths
         (3, 2, (20, 20))
@@ -58,7 +65,7 @@ class SeriesTask(Task):
         name: str | None = None,
         filling: Filling | None = None,
     ) -> None:
-        """Fill the gaps, and keep every split as one batch."""
+        """Fill the gaps of every split."""
         sets = dict(zip(SPLITS, (train, validation, test), strict=True))
         for split, series in sets.items():
             _check(split, series, train)
@@ -66,9 +73,9 @@ class SeriesTask(Task):
         ranges = {split: _range(series) for split, series in sets.items()}
         super().__init__(**{f"{split}_lengths": ends for split, ends in ranges.items()})
         self.name = train.name if name is None else name
-        self.channels, self.outputs = train.channels, len(train.classes)
+        self._sets = {split: _filled(series, filling) for split, series in sets.items()}
+        self.channels, self.outputs = self._sets["train"].channels, len(train.classes)
         self.classes = train.classes
-        self._whole = {split: _filled(series, filling) for split, series in sets.items()}
 
     def sample(
         self,
@@ -86,7 +93,7 @@ class SeriesTask(Task):
             split: "train", "validation" or "test".
 
         Returns:
-            The series, cut after the end of the range.
+            The series, padded to the longest of them.
 
         Raises:
             ValueError: if no series has such a length, or the split is unknown.
@@ -94,7 +101,7 @@ class SeriesTask(Task):
         check_whole("batch", batch)
         check_split(split)
         low, high = check_range_of_lengths("lengths", lengths)
-        own = self._whole[split]
+        own = self._sets[split]
         fits = ((own.lengths >= low) & (own.lengths <= high)).nonzero().squeeze(1)
         if len(fits) == 0:
             shortest, longest = int(own.lengths.min()), int(own.lengths.max())
@@ -103,13 +110,26 @@ class SeriesTask(Task):
                 f"{longest} observations"
             )
         rows = fits[torch.randperm(len(fits), generator=generator)[:batch]]
-        inputs, answers = own.inputs[rows, :high], own.targets[rows, 0]
-        return Batch.series(inputs, answers, own.lengths[rows])
+        return _batch(own.select(rows))
 
     def whole(self, split: str) -> Batch:
-        """Every case of a split, in order."""
+        """Every case of a split, in order.
+
+        Raises:
+            ValueError: if the split is unknown, or nearly all of a large batch would be padding.
+        """
         check_split(split)
-        return self._whole[split]
+        return _batch(self._sets[split])
+
+    def batches(self, split: str) -> Iterable[Batch]:
+        """Every case of a split, those of similar lengths together.
+
+        Raises:
+            ValueError: if the split is unknown.
+        """
+        check_split(split)
+        own = self._sets[split]
+        return (_batch(part) for part in _parts(own))
 
 
 def _check(split: str, series: "Series", train: "Series") -> None:
@@ -130,8 +150,28 @@ def _range(series: "Series") -> tuple[int, int]:
     return int(series.lengths.min()), int(series.lengths.max())
 
 
-def _filled(series: "Series", filling: Filling) -> Batch:
-    values = series.values.float()
-    if bool(values.isnan().any()):
-        values = filling.fill(values, series.times, series.lengths)
-    return Batch.series(values, series.answers, series.lengths)
+def _parts(series: "Series") -> "Iterable[Series]":
+    """All cases, those of similar lengths together."""
+    groups = alike(series.lengths)
+    return [series] if len(groups) == 1 else (series.select(group) for group in groups)
+
+
+def _batch(series: "Series") -> Batch:
+    return Batch.series(series.values, series.answers, series.lengths)
+
+
+def _filled(series: "Series", filling: Filling) -> "Series":
+    """The series without gaps, and with the channels that the policy adds."""
+    adds = filling.fill(torch.zeros(1, 1, series.channels)).shape[2] != series.channels
+    if not adds and not bool(series.observations.isnan().any()):
+        return series
+    filled: dict[int, Tensor] = {}
+    for group in alike(series.lengths):
+        longest = int(series.lengths[group].max())
+        for rows in group.split(max(1, AT_ONCE // (longest * series.channels))):
+            part = series.select(rows)
+            times = None if part.times is None else part.padded(part.times)
+            values = filling.fill(part.values, times, part.lengths)
+            ends = part.lengths.tolist()
+            filled |= {case: x[:n] for case, x, n in zip(rows.tolist(), values, ends, strict=True)}
+    return replace(series, observations=torch.cat([filled[case] for case in range(len(series))]))

@@ -1,7 +1,7 @@
 """How good a model is at given lengths, however long."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -106,14 +106,23 @@ def evaluate(
     Whole(0)("seed", seed)
     Whole(1)("part", part)
     task = as_task(task, model)
-    test = task.whole("test")
+    test = task.batches("test")
     if test is not None:
         if lengths is not None:
             raise ValueError(f"lengths={list(lengths)}, but {task.name} has a test set of its own")
-        return [_score_of(tally(model, test, part), int(test.lengths.max()), len(test.lengths))]
+        return [_score_of_set(model, test, part)]
     if lengths is None:
         raise ValueError(f"lengths is missing: {task.name} can be tested at any length")
     return [_score(model, task, length, sequences, seed, part) for length in lengths]
+
+
+def _score_of_set(model: nn.Module, test: Iterable[Batch], part: int) -> Score:
+    total, longest, sequences = Tally(), 0, 0
+    for batch in test:
+        total += tally(model, batch, part)
+        longest = max(longest, int(batch.lengths.max()))
+        sequences += len(batch.lengths)
+    return _score_of(total, longest, sequences)
 
 
 def _score(

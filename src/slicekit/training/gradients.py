@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from slicekit.paths import alike
 from slicekit.tasks.base import Batch
 from slicekit.training.captured import CapturedFeatures, head_of
 from slicekit.training.evaluation import check_logits, device_of
@@ -13,6 +14,9 @@ from slicekit.training.isometry import CapturedDefects
 from slicekit.training.objective import Labels, cross_entropy, is_right, spread
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
+
+MOSTLY = 4
+"""A batch of series so many times as large as its observations is run by groups of like length."""
 
 
 class Objective:
@@ -23,6 +27,10 @@ class Objective:
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
     by telling a few large classes apart, and hold the model there.
+
+    Series of which one is far longer than the others go through the model in groups of similar
+    lengths, so that memory follows what was observed; their features are then not compared with
+    each other, so that consistency and isometry take the batch as it is.
 
     Args:
         model: called as model(inputs, lengths=lengths).
@@ -105,10 +113,28 @@ class Objective:
         count = int(joint.supervised.sum())
         if count == 0:
             raise ValueError("the task drew a batch without a supervised position")
-        own, device = self._own(joint), self._device
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
-            logits = self._model(own.inputs.to(device), lengths=own.lengths.to(device))
-        labels = Labels.of(own, device)
-        chosen = labels.select(check_logits(logits, own))
+        own = self._own(joint)
+        labels = Labels.of(own, self._device)
+        chosen = labels.select(self._logits(own))
         right = is_right(chosen, labels.targets).sum()
         return cross_entropy(chosen, labels.targets) / count, right / count, labels
+
+    def _logits(self, own: Batch) -> Tensor:
+        """The model's answer, (batch, positions, outputs), without the cost of much padding."""
+        listening = self._captured is not None or self._defects is not None
+        if listening or not own.is_series or not _mostly_padding(own):
+            return self._call(own)
+        groups = alike(own.lengths)
+        answers = torch.cat([self._call(own.part(rows).cut()) for rows in groups])
+        return answers[torch.cat(groups).argsort().to(answers.device)]
+
+    def _call(self, batch: Batch) -> Tensor:
+        device = self._device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
+            logits = self._model(batch.inputs.to(device), lengths=batch.lengths.to(device))
+        return check_logits(logits, batch)
+
+
+def _mostly_padding(batch: Batch) -> bool:
+    sequences, width = batch.inputs.shape[:2]
+    return sequences * width > MOSTLY * int(batch.lengths.sum())

@@ -71,7 +71,7 @@ class Trainer:
         self._data = torch.Generator().manual_seed(settings.seed)
         self._objective = Objective(model, settings, processes)
         # What is wrong with the range of lengths should come out now, not at the first validation.
-        if task.whole("validation") is None:
+        if task.batches("validation") is None:
             task.sample(1, self._validation_lengths, torch.Generator(), "validation")
 
     def __enter__(self) -> "Trainer":
@@ -193,9 +193,9 @@ class Trainer:
     def _validation_batches(self) -> Iterator[Batch]:
         """All cases of a finite set, or so many random batches, the same ones each time."""
         settings = self.settings
-        whole = self.task.whole("validation")
+        whole = self.task.batches("validation")
         if whole is not None:
-            yield whole
+            yield from whole
             return
         generator = torch.Generator().manual_seed(derived_seed(settings.seed, "validation"))
         for _ in range(settings.validation_batches):

@@ -63,10 +63,9 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
 
 def is_consistent(series: Series) -> bool:
     """Whether a set keeps the promises of its class."""
-    past = ~series.valid
-    clean = not series.values[past].any() and not series.values.isinf().any()
+    clean = not series.observations.isinf().any()
     ordered = series.times is None or bool(
-        ((series.times.diff() > 0) | past[:, 1:]).all() and not series.times[past].any()
+        ((series.times.diff() > 0) | (series.positions[1:] == 0)).all()
     )
     return clean and ordered and bool(series.answers.isfinite().all())
 
@@ -99,7 +98,7 @@ def says(series: Series, cases: list[tuple[list[list[float]], str]]) -> bool:
         wanted = series.classes.index(answer) if series.classes else np.float32(float(answer))
         if told != wanted or expected.shape != (length, series.channels):
             return False
-        if not torch.equal(series.values[row, :length].nan_to_num(7), expected.nan_to_num(7)):
+        if not torch.equal(series.case(row).nan_to_num(7), expected.nan_to_num(7)):
             return False
     return True
 
@@ -176,7 +175,5 @@ def test_a_cut_file_is_noticed_except_between_cases_and_inside_answers(
     if found is not None:
         kept = series.select(range(len(found)))
         assert torch.equal(found.lengths, kept.lengths)
-        length = int(found.lengths.max())
-        parts = [x.values[:, :length].nan_to_num(7) for x in (found, kept)]
-        assert torch.equal(*parts)
+        assert torch.equal(*(x.observations.nan_to_num(7) for x in (found, kept)))
         assert torch.equal(found.answers[:-1], kept.answers[:-1])

@@ -45,7 +45,7 @@ def test_one_set(tmp_path: Path) -> None:
     given = {"X": np.ones((2, 3, 1)), "y": np.array(["b", "a"]), "t": np.array([[0, 1, 5]] * 2)}
     found = read(saved(tmp_path, given))
     assert found.classes == ("a", "b") and found.answers.tolist() == [1, 0]
-    assert found.times is not None and found.times.tolist() == [[0, 1, 5], [0, 1, 5]]
+    assert found.times is not None and found.times.tolist() == [0, 1, 5, 0, 1, 5]
     assert read(saved(tmp_path, given | {"y": np.array([0.5, 2])})).answers.tolist() == [0.5, 2]
 
 

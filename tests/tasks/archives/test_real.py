@@ -30,9 +30,7 @@ def test_text_and_arrays_of_one_set_are_equal(name: str) -> None:
         one, other = getattr(text, split), getattr(arrays, split)
         assert one.classes == other.classes
         assert torch.equal(one.answers, other.answers) and torch.equal(one.lengths, other.lengths)
-        length = one.values.shape[1]
-        assert torch.equal(one.values, other.values[:, :length])
-        assert not other.values[:, length:].any()
+        assert torch.equal(one.observations, other.observations)
 
 
 @needs_data
@@ -76,9 +74,7 @@ def test_files_of_aeon_are_read_as_aeon_reads_them() -> None:
         values, answers, *_ = load_from_ts_file(str(file))
         found = read(file)
         for row, case in enumerate(values):
-            length = int(found.lengths[row])
-            expected = torch.from_numpy(case.T.copy()).float()
-            assert torch.equal(found.values[row, :length], expected)
+            assert torch.equal(found.case(row), torch.from_numpy(case.T.copy()).float())
         if found.classes:
             # aeon reads everything in small letters.
             labels = [found.classes[x].lower() for x in found.answers.tolist()]

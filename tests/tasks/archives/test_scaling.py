@@ -18,11 +18,11 @@ NAN = float("nan")
 @given(small_series())
 def test_each_channel_fills_its_range(series: Series) -> None:
     scaled = Scaling.fit(series)(series)
-    assert torch.equal(scaled.values.isnan(), series.values.isnan())
-    assert not scaled.values[~series.valid].any()
-    for channel in range(series.channels):
-        before = series.values[..., channel][series.valid]
-        after = scaled.values[..., channel][series.valid]
+    assert torch.equal(scaled.observations.isnan(), series.observations.isnan())
+    assert torch.equal(scaled.lengths, series.lengths)
+    for before, after in zip(
+        series.observations.unbind(1), scaled.observations.unbind(1), strict=True
+    ):
         seen = ~before.isnan()
         if not seen.any():
             continue
@@ -40,29 +40,27 @@ def test_scaling_is_affine_and_can_be_saved(series: Series) -> None:
     again = Scaling.from_table(json.loads(json.dumps(scaling.as_table())))
     assert again == scaling
     low, high = (torch.tensor(x) for x in (scaling.minimum, scaling.maximum))
-    back = (again(series).values + 1) / 2 * (high - low) + low
-    there = series.valid[..., None] & (high > low)
-    torch.testing.assert_close(
-        back[there.expand_as(back)], series.values[there.expand_as(back)], equal_nan=True
-    )
+    back = (again(series).observations + 1) / 2 * (high - low) + low
+    there = high > low
+    torch.testing.assert_close(back[:, there], series.observations[:, there], equal_nan=True)
 
 
 def test_only_the_series_fitted_on_count() -> None:
-    series = Series.padded([np.array([[0.0], [2.0]]), np.array([[5.0], [1.0]])], [0.0, 0.0])
+    series = Series.of([np.array([[0.0], [2.0]]), np.array([[5.0], [1.0]])], [0.0, 0.0])
     scaled = Scaling.fit(series.select([0]))(series)
     assert scaled.values.squeeze(2).tolist() == [[-1, 1], [4, 0]]
 
 
 def test_channels_that_never_change_or_were_never_seen_are_safe() -> None:
     case = np.array([[7.0, NAN, 3e38], [7.0, NAN, -3e38]])
-    series = Series.padded([case], [0.0])
+    series = Series.of([case], [0.0])
     scaled = Scaling.fit(series)(series).values[0]
     assert scaled[:, 0].tolist() == [0, 0] and scaled[:, 1].isnan().all()
     assert scaled[:, 2].tolist() == [1, -1]
 
 
 def test_errors_of_scaling() -> None:
-    series = Series.padded([np.zeros((2, 3))], [0.0])
+    series = Series.of([np.zeros((2, 3))], [0.0])
     with pytest.raises(ValueError, match="series has 3 channels, expected 1"):
         Scaling((0.0,), (1.0,))(series)
     with pytest.raises(ValueError, match="series is empty"):
@@ -79,17 +77,16 @@ def test_time_is_the_position_over_the_length(series: Series) -> None:
     assert timed.channels == series.channels + 1
     for row, length in enumerate(series.lengths.tolist()):
         expected = torch.tensor([i / length for i in range(length)])
-        torch.testing.assert_close(timed.values[row, :length, 0], expected)
-        assert not timed.values[row, length:].any()
-    rest = timed.values[..., 1:].nan_to_num(7)
-    assert torch.equal(rest, series.values.nan_to_num(7))
+        torch.testing.assert_close(timed.case(row)[:, 0], expected)
+    rest = timed.observations[:, 1:].nan_to_num(7)
+    assert torch.equal(rest, series.observations.nan_to_num(7))
 
 
 def test_regular_timestamps_are_positions() -> None:
     cases = [np.zeros((n, 1)) for n in (4, 1, 3)]
-    series = Series.padded(cases, [0.0] * 3)
+    series = Series.of(cases, [0.0] * 3)
     times = [3.0 + 0.5 * np.arange(len(x)) for x in cases]
-    stamped = Series.padded(cases, [0.0] * 3, times=times)
+    stamped = Series.of(cases, [0.0] * 3, times=times)
     torch.testing.assert_close(with_time_channel(stamped).values, with_time_channel(series).values)
     assert stamped.times is not None
     late = replace(stamped, times=stamped.times**2)

@@ -90,7 +90,7 @@ def test_targets_are_real_numbers(tmp_path: Path) -> None:
 def test_timestamps_of_channels_are_merged(tmp_path: Path) -> None:
     content = text("(0,1),(2.5,?):(1,7) , (2.5,8):left", "(5,1):(5,2):right", timeStamps="true")
     found = given_text(tmp_path, content)
-    assert found.times is not None and found.times.tolist() == [[0, 1, 2.5], [5, 0, 0]]
+    assert found.times is not None and found.times.tolist() == [0, 1, 2.5, 5]
     expected = torch.tensor([[[1, NAN], [NAN, 7], [NAN, 8]], [[1, 2], [0, 0], [0, 0]]])
     torch.testing.assert_close(found.values, expected, equal_nan=True)
 

@@ -22,7 +22,7 @@ def number(value: float) -> str:
 
 def cases(series: Series) -> list[np.ndarray]:
     """Each (length, channels), without padding."""
-    return [x[:n].numpy() for x, n in zip(series.values, series.lengths.tolist(), strict=True)]
+    return [x.numpy() for x in series.cases()]
 
 
 def answers(series: Series) -> list[str]:
@@ -41,7 +41,7 @@ def ts_text(series: Series, *, declare: bool = True) -> str:
     ]
     if declare:
         head += [
-            f"@missing {str(bool(series.values.isnan().any())).lower()}",
+            f"@missing {str(bool(series.observations.isnan().any())).lower()}",
             f"@univariate {str(series.channels == 1).lower()}",
             f"@dimensions {series.channels}",
             f"@equalLength {str(len(lengths) == 1).lower()}",
@@ -51,12 +51,13 @@ def ts_text(series: Series, *, declare: bool = True) -> str:
         f"@classLabel true {' '.join(series.classes)}" if series.classes else "@targetLabel true"
     )
     lines = []
+    clocks = None if series.times is None else series.times.split(series.lengths.tolist())
     for row, (case, answer) in enumerate(zip(cases(series), answers(series), strict=True)):
         channels = []
         for channel in case.T:
             written = [number(x) for x in channel]
-            if series.times is not None:
-                clock = series.times[row, : len(channel)].tolist()
+            if clocks is not None:
+                clock = clocks[row].tolist()
                 written = [f"({t!r},{x})" for t, x in zip(clock, written, strict=True)]
             channels.append(",".join(written))
         lines.append(":".join([*channels, answer]))
@@ -86,19 +87,17 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
 
 
 def same(one: Series, other: Series) -> bool:
-    """Whether two sets hold the same, padding aside; NaN equals NaN."""
-    length = int(one.lengths.max())
+    """Whether two sets hold the same; NaN equals NaN."""
     times = one.times is None and other.times is None
     if one.times is not None and other.times is not None:
-        times = torch.equal(one.times[:, :length], other.times[:, :length])
+        times = torch.equal(one.times, other.times)
     return (
         one.classes == other.classes
         and torch.equal(one.lengths, other.lengths)
         and torch.equal(one.answers, other.answers)
         and times
         and torch.equal(
-            one.values[:, :length].nan_to_num(nan=1e30),
-            other.values[:, :length].nan_to_num(nan=1e30),
+            one.observations.nan_to_num(nan=1e30), other.observations.nan_to_num(nan=1e30)
         )
     )
 
@@ -123,5 +122,5 @@ def small_series(draw: st.DrawFn, *, timed: bool | None = None) -> Series:
     if draw(st.booleans()):
         names = ("ash", "birch", "oak")
         labels = generator.integers(0, 3, size=count).tolist()
-        return Series.padded(made, labels, names, times, "Woods")
-    return Series.padded(made, generator.normal(size=count).tolist(), (), times, "Woods")
+        return Series.of(made, labels, names, times, "Woods")
+    return Series.of(made, generator.normal(size=count).tolist(), (), times, "Woods")

@@ -11,7 +11,7 @@ Example:
     >>> import numpy as np
     >>> from slicekit.tasks.archives import Scaling, Series, split_by_seed, with_time_channel
     >>> walks = [np.random.randn(20, 3).cumsum(axis=0) for _ in range(10)]
-    >>> series = with_time_channel(Series.padded(walks, [0, 1] * 5, ("left", "right")))
+    >>> series = with_time_channel(Series.of(walks, [0, 1] * 5, ("left", "right")))
     >>> train, validation, test = split_by_seed(len(series), seed=0)
     >>> Scaling.fit(series.select(train))(series)
     Series(10 cases of length 20, 4 channels, 2 classes)

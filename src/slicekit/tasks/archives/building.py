@@ -52,6 +52,8 @@ class Cases:
     _times: list[np.ndarray] = field(default_factory=list)
     _answers: list[float] = field(default_factory=list)
     _first_line: int = 0
+    _made: int = 0
+    _given: int = 0
 
     def __post_init__(self) -> None:
         # Sorted names give one problem the same indices in every format.
@@ -59,7 +61,12 @@ class Cases:
         self._index = {name: index for index, name in enumerate(self._classes)}
 
     def add(
-        self, line: int, values: np.ndarray, answer: str, times: np.ndarray | None = None
+        self,
+        line: int,
+        values: np.ndarray,
+        answer: str,
+        times: np.ndarray | None = None,
+        given: int | None = None,
     ) -> None:
         """Take a case, if it is what the head of the file promises.
 
@@ -68,12 +75,17 @@ class Cases:
             values: (length, channels).
             answer: its class or its number, as written.
             times: (length,), if the file has timestamps.
+            given: how many of the values the file has, if others stand for what was not observed.
 
         Raises:
-            ArchiveError: if it contradicts the head of the file or the first case.
+            ArchiveError: if it contradicts the head of the file or the first case, or makes a small
+                file enormous.
         """
         try:
             self._check(values)
+            self._made += values.size
+            self._given += values.size if given is None else given
+            check_merged(self._made, self._given, values.shape[1])
             self._answers.append(self._answer(answer.strip()))
         except Malformed as fault:
             raise ArchiveError(self.path, line, fault.found, fault.expected) from None
@@ -126,25 +138,23 @@ class Cases:
         """
         if not self._values:
             raise ArchiveError(self.path, line, "the file ends without a case", "cases after @data")
-        self._check_padding()
         answers = [int(x) for x in self._answers] if self._classes else self._answers
         times = self._times if self.declared.timed else None
         drained = _drained(self._values)
-        return Series.padded(drained, answers, self._classes, times, self.declared.name)
+        return Series.of(drained, answers, self._classes, times, self.declared.name)
 
-    def _check_padding(self) -> None:
-        """Series are padded to the longest: one long case must not make a small file enormous."""
-        lengths = [len(case) for case in self._values]
-        padded = len(lengths) * max(lengths) * self._values[0].shape[1]
-        given = sum(case.size for case in self._values)
-        if padded > max(MANY, EXPANSION * given):
-            raise ArchiveError(
-                self.path,
-                None,
-                f"{len(lengths)} cases of up to {max(lengths)} steps, padded {padded} values, for "
-                f"the {given} that it has",
-                "lengths that differ less, or the longest cases in a file of their own",
-            )
+
+def check_merged(made: int, given: int, channels: int) -> None:
+    """Channels with times of their own stand at the times of all: few observations make more.
+
+    Raises:
+        Malformed: if they make enormously many.
+    """
+    if made > max(MANY, EXPANSION * given):
+        raise Malformed(
+            f"{given} observations of {channels} channels make {made} values at all their times",
+            "channels that are observed together more often",
+        )
 
 
 def _drained(items: list[np.ndarray]) -> Iterator[np.ndarray]:

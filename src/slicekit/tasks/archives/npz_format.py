@@ -176,7 +176,7 @@ def _series(path: Path, arrays: Arrays, end: str, classes: tuple[str, ...], name
             path, f"array X{end}", "an infinite value", f"numbers of at most {LARGEST:.3g} in size"
         )
     times = _times(path, f"t{end}", arrays, past)
-    return Series(
+    return Series.from_padded(
         torch.from_numpy(values),
         torch.from_numpy(lengths),
         torch.from_numpy(answers),

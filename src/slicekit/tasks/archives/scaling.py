@@ -26,7 +26,7 @@ class Scaling:
 
     Example:
         >>> import numpy as np
-        >>> series = Series.padded([np.array([[0.0], [1.0], [4.0]])], [0.0])
+        >>> series = Series.of([np.array([[0.0], [1.0], [4.0]])], [0.0])
         >>> scaling = Scaling.fit(series)
         >>> scaling, scaling(series).values.flatten()
         (Scaling(minimum=(0.0,), maximum=(4.0,)), tensor([-1.0000, -0.5000,  1.0000]))
@@ -48,7 +48,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, series: Series) -> "Scaling":
-        """The map for the range of these series, missing values and padding aside.
+        """The map for the range of these series, missing values aside.
 
         Args:
             series: at least one case; a channel without any value counts as one that is always 0.
@@ -58,9 +58,8 @@ class Scaling:
         """
         if len(series) == 0:
             raise ValueError("series is empty, expected at least one case")
-        valid, lows, highs = series.valid, [], []
-        for channel in range(series.channels):
-            values = series.values[..., channel][valid]
+        lows, highs = [], []
+        for values in series.observations.unbind(1):
             seen = values[~values.isnan()]
             low, high = seen.aminmax() if len(seen) else (0.0, 0.0)
             lows.append(float(low))
@@ -68,7 +67,7 @@ class Scaling:
         return cls(tuple(lows), tuple(highs))
 
     def __call__(self, series: Series) -> Series:
-        """The series on the new scale; missing values stay missing, and padding zero.
+        """The series on the new scale; missing values stay missing.
 
         Args:
             series: with as many channels as the map.
@@ -81,13 +80,13 @@ class Scaling:
                 f"series has {series.channels} channels, expected {len(self.minimum)}, "
                 "those that the scaling was fitted on"
             )
-        valid, values = series.valid, torch.empty_like(series.values)
+        observations = torch.empty_like(series.observations)
         for channel, (low, high) in enumerate(zip(self.minimum, self.maximum, strict=True)):
-            one = series.values[..., channel].double()
+            one = series.observations[:, channel].double()
             # Doubled after the division, and in double precision, so that the ends are exact.
             scaled = 2 * ((one - low) / (high - low)) - 1 if high > low else 0 * (one - low)
-            values[..., channel] = torch.where(valid, scaled, 0)
-        return replace(series, values=values)
+            observations[:, channel] = scaled
+        return replace(series, observations=observations)
 
     def as_table(self) -> dict[str, Any]:
         """As lists of numbers, for JSON or TOML."""
@@ -113,19 +112,19 @@ def with_time_channel(series: Series) -> Series:
         series: with any number of channels.
 
     Returns:
-        One channel more; the new one is zero past the end of a case.
+        One channel more.
 
     >>> import numpy as np
-    >>> with_time_channel(Series.padded([np.full((4, 1), 7.0)], [0.0])).values[0, :, 0]
+    >>> with_time_channel(Series.of([np.full((4, 1), 7.0)], [0.0])).values[0, :, 0]
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
-    lengths = series.lengths[:, None].double()
+    lengths = series.lengths.repeat_interleave(series.lengths).double()
     if series.times is None:
-        steps = torch.arange(series.values.shape[1], dtype=torch.float64)[None]
+        steps = series.positions.double()
     else:
-        first = series.times[:, :1]
-        last = series.times.gather(1, series.lengths[:, None] - 1)
+        first, last = (series.times[at] for at in (series.starts, series.lengths.cumsum(0) - 1))
         spans = torch.where(last > first, last - first, 1)
-        steps = (series.times - first) / spans * (lengths - 1)
-    time = torch.where(series.valid, steps / lengths, 0).float()
-    return replace(series, values=torch.cat([time[..., None], series.values], dim=2))
+        moved = series.times - first.repeat_interleave(series.lengths)
+        steps = moved / spans.repeat_interleave(series.lengths) * (lengths - 1)
+    time = (steps / lengths).float()
+    return replace(series, observations=torch.cat([time[:, None], series.observations], dim=1))

@@ -1,8 +1,10 @@
 """A labelled set of series, and the two sets that an archive's own split makes of one problem."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -11,19 +13,22 @@ from torch import Tensor
 from slicekit.checks import check_lengths, check_shape
 from slicekit.paths import valid_mask
 
+MANY, EXPANSION = 2**24, 100
+"""More values than the first are not padded of fewer than one in so many that there are."""
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A labelled set of series, all in memory, padded on the right.
+    """A labelled set of series, all in memory, each at its own length.
 
     Args:
-        values: (cases, length, channels) float32, NaN where nothing was observed; zero past the end
-            of a case.
-        lengths: (cases,) int64, at least 1.
+        observations: (total, channels) float32, those of the first case, then those of the second,
+            and so on; NaN where nothing was observed.
+        lengths: (cases,) int64, at least 1; their sum is the total.
         answers: (cases,) int64 indices into `classes`, or float32 to be regressed on.
         classes: the names of the classes; none for regression.
-        times: (cases, length) float64 if the series have timestamps, strictly increasing within a
-            case and zero past its end; else None.
+        times: (total,) float64 if the series have timestamps, strictly increasing within a case;
+            else None.
         name: of the problem.
 
     Raises:
@@ -31,7 +36,7 @@ class Series:
         ValueError: if shapes do not fit together, or a length or class is out of range.
     """
 
-    values: Tensor
+    observations: Tensor
     lengths: Tensor
     answers: Tensor
     classes: tuple[str, ...] = ()
@@ -39,15 +44,15 @@ class Series:
     name: str = ""
 
     def __post_init__(self) -> None:
-        check_shape("values", self.values, ("cases", "length", "channels"))
-        cases, length, _ = self.values.shape
+        check_shape("observations", self.observations, ("total", "channels"))
+        check_shape("lengths", self.lengths, ("cases",))
+        cases, total = len(self.lengths), len(self.observations)
         check_shape("answers", self.answers, (cases,))
-        check_lengths(self.lengths, cases, length)
-        wanted = {"values": torch.float32, "lengths": torch.int64, "answers": torch.float32}
+        wanted = {"observations": torch.float32, "lengths": torch.int64, "answers": torch.float32}
         if self.classes:
             wanted["answers"] = torch.int64
         if self.times is not None:
-            check_shape("times", self.times, (cases, length))
+            check_shape("times", self.times, (total,))
             wanted["times"] = torch.float64
         for name, dtype in wanted.items():
             if getattr(self, name).dtype != dtype:
@@ -56,7 +61,15 @@ class Series:
                     f"for {len(self.classes)} classes"
                 )
         if cases and self.lengths.min() < 1:
-            raise ValueError("lengths holds 0, expected at least 1 observation in each case")
+            raise ValueError(
+                f"lengths holds {int(self.lengths.min())}, expected at least 1 observation in each "
+                "case"
+            )
+        if int(self.lengths.sum()) != total:
+            raise ValueError(
+                f"lengths add up to {int(self.lengths.sum())}, expected {total}, the number of "
+                "observations"
+            )
         if cases and self.classes:
             low, high = self.answers.aminmax()
             if low < 0 or high >= len(self.classes):
@@ -66,7 +79,7 @@ class Series:
                 )
 
     @classmethod
-    def padded(
+    def of(
         cls,
         cases: Iterable[np.ndarray],
         answers: Sequence[int] | Sequence[float],
@@ -74,7 +87,7 @@ class Series:
         times: Sequence[np.ndarray] | None = None,
         name: str = "",
     ) -> "Series":
-        """Series of any lengths, padded to the longest.
+        """Series of any lengths.
 
         Args:
             cases: at least one, each (length, channels); NaN where nothing was observed.
@@ -87,7 +100,7 @@ class Series:
             ValueError: if there is no case, or the shapes do not fit together.
 
         >>> import numpy as np
-        >>> found = Series.padded([np.ones((3, 2)), np.ones((1, 2))], [0, 1], ("a", "b"))
+        >>> found = Series.of([np.ones((3, 2)), np.ones((1, 2))], [0, 1], ("a", "b"))
         >>> found.values[:, :, 0], found.lengths
         (tensor([[1., 1., 1.],
                 [1., 0., 0.]]), tensor([3, 1]))
@@ -95,18 +108,18 @@ class Series:
         listed = list(cases)
         if not listed:
             raise ValueError("cases is empty, expected at least one series")
-        lengths = [len(case) for case in listed]
-        shape = (len(listed), max(lengths), listed[0].shape[1])
-        values = np.zeros(shape, dtype=np.float32)
-        clock = None if times is None else np.zeros(shape[:2])
-        for row, length in enumerate(lengths):
-            values[row, :length] = listed[row]
-            # The pages of `values` are made as they are written: nothing is held twice.
+        channels, lengths = listed[0].shape[-1], [len(case) for case in listed]
+        observations = np.empty((sum(lengths), channels), dtype=np.float32)
+        for row, stop in enumerate(accumulate(lengths)):
+            case, shape = listed[row], (lengths[row], channels)
+            if case.shape != shape:
+                raise ValueError(f"cases[{row}] has shape {case.shape}, expected {shape}")
+            observations[stop - lengths[row] : stop] = case
+            # The pages of `observations` are made as they are written: nothing is held twice.
             listed[row] = np.empty((0, 0))
-            if clock is not None and times is not None:
-                clock[row, :length] = times[row]
+        clock = None if times is None else np.concatenate(list(times)).astype(np.float64)
         return cls(
-            torch.from_numpy(values),
+            torch.from_numpy(observations),
             torch.tensor(lengths),
             torch.tensor(answers, dtype=torch.int64 if classes else torch.float32),
             tuple(classes),
@@ -114,37 +127,119 @@ class Series:
             name,
         )
 
+    @classmethod
+    def from_padded(
+        cls,
+        values: Tensor,
+        lengths: Tensor,
+        answers: Tensor,
+        classes: tuple[str, ...] = (),
+        times: Tensor | None = None,
+        name: str = "",
+    ) -> "Series":
+        """Series that stand in one array; what is past the end of a case is left out.
+
+        Args:
+            values: (cases, length, channels).
+            lengths: (cases,) int64, in 1..length.
+            answers, classes, name: as in the class.
+            times: (cases, length), or None.
+
+        >>> Series.from_padded(torch.ones(2, 3, 1), torch.tensor([3, 1]), torch.zeros(2)).lengths
+        tensor([3, 1])
+        """
+        check_shape("values", values, ("cases", "length", "channels"))
+        inside = valid_mask(check_lengths(lengths, *values.shape[:2]), values.shape[1])
+        if times is not None:
+            check_shape("times", times, tuple(inside.shape))
+            times = times[inside]
+        whole = bool(inside.all())
+        flat = values.reshape(-1, values.shape[2]) if whole else values[inside]
+        return cls(flat, lengths, answers, classes, times, name)
+
     def __len__(self) -> int:
         """The number of cases."""
-        return self.values.shape[0]
+        return len(self.lengths)
 
     @property
     def channels(self) -> int:
         """How many values one observation has."""
-        return self.values.shape[2]
+        return self.observations.shape[1]
 
     @property
-    def valid(self) -> Tensor:
-        """(cases, length) bool, where values are no padding."""
-        return valid_mask(self.lengths, self.values.shape[1])
+    def starts(self) -> Tensor:
+        """(cases,) int64, where the observations of each case begin."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @property
+    def positions(self) -> Tensor:
+        """(total,) int64, each observation's place in its case, from 0."""
+        return torch.arange(len(self.observations)) - self.starts.repeat_interleave(self.lengths)
+
+    @property
+    def values(self) -> Tensor:
+        """(cases, longest, channels) float32, zero past the end of a case: see `padded`."""
+        return self.padded(self.observations)
+
+    def padded(self, numbers: Tensor) -> Tensor:
+        """What belongs to the observations, in one array: for a batch, `select` its cases first.
+
+        Args:
+            numbers: (total, ...), such as `times`.
+
+        Returns:
+            (cases, longest, ...), zero past the end of a case; the memory of `numbers` where all
+            lengths are equal.
+
+        Raises:
+            ValueError: if nearly all of a large array would be padding.
+        """
+        check_shape("numbers", numbers, (len(self.observations), ...))
+        longest = int(self.lengths.max()) if len(self) else 0
+        shape = (len(self), longest, *numbers.shape[1:])
+        needed = math.prod(shape)
+        if len(self) and numbers.shape[0] == len(self) * longest:
+            return numbers.view(shape)
+        if needed > max(MANY, EXPANSION * numbers.numel()):
+            size = needed * numbers.element_size() / 2**30
+            raise ValueError(
+                f"{len(self)} cases of up to {longest} observations, padded, are {needed} values "
+                f"({size:.1f} GiB) for the {numbers.numel()} that there are; select fewer cases, "
+                "or those of similar lengths (slicekit.paths.alike), before they are padded"
+            )
+        array = numbers.new_zeros(shape)
+        array[valid_mask(self.lengths, longest)] = numbers
+        return array
+
+    def case(self, index: int) -> Tensor:
+        """(length, channels), the observations of one case, in the memory of the set."""
+        start = int(self.starts[index])
+        return self.observations[start : start + int(self.lengths[index])]
+
+    def cases(self) -> tuple[Tensor, ...]:
+        """Each (length, channels), in the memory of the set."""
+        return self.observations.split(self.lengths.tolist())
 
     def select(self, indices: Tensor | Sequence[int]) -> "Series":
-        """Some of the cases, in the order given, with the same padding.
+        """Some of the cases, in the order given.
 
         Args:
             indices: (chosen,) integers, each in -cases..cases-1.
 
         >>> import numpy as np
-        >>> Series.padded([np.full((2, 1), i) for i in range(3)], [0.0, 1.0, 2.0]).select([2, 0])
+        >>> Series.of([np.full((2, 1), i) for i in range(3)], [0.0, 1.0, 2.0]).select([2, 0])
         Series(2 cases of length 2, 1 channel, for regression)
         """
         chosen = torch.as_tensor(indices, dtype=torch.int64)
+        lengths = self.lengths[chosen]
+        moved = self.starts[chosen] - (lengths.cumsum(0) - lengths)
+        rows = torch.arange(int(lengths.sum())) + moved.repeat_interleave(lengths)
         return replace(
             self,
-            values=self.values[chosen],
-            lengths=self.lengths[chosen],
+            observations=self.observations[rows],
+            lengths=lengths,
             answers=self.answers[chosen],
-            times=None if self.times is None else self.times[chosen],
+            times=None if self.times is None else self.times[rows],
         )
 
     def __repr__(self) -> str:
@@ -202,40 +297,36 @@ class Archive:
         """Train, then test, without exact duplicates of earlier cases, whatever their answers.
 
         >>> import numpy as np
-        >>> half = Series.padded([np.ones((2, 1)), np.zeros((2, 1))], [0.0, 1.0])
+        >>> half = Series.of([np.ones((2, 1)), np.zeros((2, 1))], [0.0, 1.0])
         >>> len(Archive("twice", half, half).pooled())
         2
         """
         both = _joined(self.train, self.test)
-        first = {_fingerprint(both, case): case for case in reversed(range(len(both)))}
+        first: dict[bytes, int] = {}
+        for case, key in enumerate(_fingerprints(both)):
+            first.setdefault(key, case)
         return both.select(sorted(first.values()))
 
 
 def _joined(one: Series, other: Series) -> Series:
-    length = max(one.values.shape[1], other.values.shape[1])
-
-    def long(array: Tensor) -> Tensor:
-        more = length - array.shape[1]
-        rest = array.new_zeros((array.shape[0], more, *array.shape[2:]))
-        return torch.cat([array, rest], dim=1) if more else array
-
     return replace(
         one,
-        values=torch.cat([long(one.values), long(other.values)]),
+        observations=torch.cat([one.observations, other.observations]),
         lengths=torch.cat([one.lengths, other.lengths]),
         answers=torch.cat([one.answers, other.answers]),
         times=None
         if one.times is None or other.times is None
-        else torch.cat([long(one.times), long(other.times)]),
+        else torch.cat([one.times, other.times]),
     )
 
 
-def _fingerprint(series: Series, case: int) -> bytes:
+def _fingerprints(series: Series) -> Iterator[bytes]:
     """Equal for equal observations (NaN equals NaN, and -0 equals 0) at equal times."""
-    length = int(series.lengths[case])
-    values = series.values[case, :length].numpy()
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(np.where(np.isnan(values), np.float32(np.nan), values + 0).tobytes())
-    if series.times is not None:
-        digest.update((series.times[case, :length].numpy() + 0).tobytes())
-    return digest.digest()
+    clocks = None if series.times is None else series.times.split(series.lengths.tolist())
+    for number, case in enumerate(series.cases()):
+        values = case.numpy()
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(np.where(np.isnan(values), np.float32(np.nan), values + 0).tobytes())
+        if clocks is not None:
+            digest.update((clocks[number].numpy() + 0).tobytes())
+        yield digest.digest()

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slicekit.tasks.archives.building import EXPANSION, MANY, Cases, Declared
+from slicekit.tasks.archives.building import Cases, Declared, check_merged
 from slicekit.tasks.archives.errors import ArchiveError
 from slicekit.tasks.archives.lines import numbered_lines
 from slicekit.tasks.archives.numbers import Malformed, parse_rows, quoted
@@ -82,7 +82,7 @@ def read_ts(path: Path) -> Series:
             values, answer, times = _case(line, cases.declared.timed)
         except Malformed as fault:
             raise ArchiveError(path, number, fault.found, fault.expected) from None
-        cases.add(number, values, answer, times)
+        cases.add(number, values, answer, times, line.count("(") if cases.declared.timed else None)
     return cases.finish(number)
 
 
@@ -228,12 +228,7 @@ def _pairs(text: str) -> np.ndarray:
 def _merged(channels: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Values (length, channels) at all times of all channels, and these times (length,)."""
     times = np.unique(np.concatenate([pairs[:, 0] for pairs in channels]))
-    given, merged = sum(len(pairs) for pairs in channels), len(times) * len(channels)
-    if merged > max(MANY, EXPANSION * given):
-        raise Malformed(
-            f"{given} observations of {len(channels)} channels at {len(times)} different times",
-            "channels that are observed together more often",
-        )
+    check_merged(len(times) * len(channels), sum(len(pairs) for pairs in channels), len(channels))
     values = np.full((len(times), len(channels)), np.nan)
     for channel, pairs in enumerate(channels):
         values[np.searchsorted(times, pairs[:, 0]), channel] = pairs[:, 1]
