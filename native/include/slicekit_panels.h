@@ -56,7 +56,7 @@ typedef struct {
   /* For the backward pass, which reads `states`, `factors` and `kept`. */
   const void *in_states;         /* (batch, length, dim, columns) */
   const void *in_last;           /* (batch, dim, columns), or null for zeros */
-  void *const *in_parameters;    /* three for each part */
+  void *const *in_parameters;    /* three for each part; or null, if they are not wanted */
   void *in_increments; /* or null, if that gradient is not wanted */
   void *in_state;
   void *in_inputs;               /* null where there are no inputs */

@@ -90,10 +90,13 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
         }
       }
     }
+    if (!q.in_parameters && !q.in_increments) continue;
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
     const int64_t at = chunk.first_row() * q.channels;
-    add_parameter_gradients(layout.feature_panels, q.channels, chunk.rows(), pass.increments() + at,
-                            gradients, total, true);
+    if (q.in_parameters) {
+      add_parameter_gradients(layout.feature_panels, q.channels, chunk.rows(),
+                              pass.increments() + at, gradients, total, true);
+    }
     if (q.in_increments) {
       pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
                       in_increments + at);
@@ -251,7 +254,7 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
     make_table(pass, scratch);
 #pragma omp for schedule(dynamic)
     for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
-    pull_table(pass, scratch);
+    if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);
   } else {
 #pragma omp for schedule(dynamic)
     for (int64_t unit = 0; unit < plan.splits * plan.slots; ++unit) {
@@ -259,7 +262,7 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
     }
     if (plan.splits > 1) add_partial_increments(pass);
   }
-  pass.unpack();
+  if (pass.q.in_parameters) pass.unpack();
 }
 
 template <class Real>

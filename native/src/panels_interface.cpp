@@ -111,7 +111,7 @@ int64_t slicekit_panels_backward(const slicekit_panels *problem) {
   const slicekit_panels &q = *problem;
   if (!q.in_states || !q.in_state) return SLICEKIT_BAD_POINTER;
   if ((q.inputs != nullptr) != (q.in_inputs != nullptr)) return SLICEKIT_BAD_POINTER;
-  if (!has_all(problem, q.in_parameters)) return SLICEKIT_BAD_POINTER;
+  if (q.in_parameters && !has_all(problem, q.in_parameters)) return SLICEKIT_BAD_POINTER;
   return SLICEKIT_CALL(panels_run, q, true);
 }
 

@@ -227,7 +227,7 @@ def test_arrays_that_both_passes_need_are_missed(lacking: str, name: str) -> Non
     assert call.untouched()
 
 
-@pytest.mark.parametrize("lacking", ["in_states", "in_state", "in_parameters"])
+@pytest.mark.parametrize("lacking", ["in_states", "in_state"])
 def test_arrays_that_the_backward_pass_needs_are_missed(lacking: str) -> None:
     call = Call()
     assert call.run(PASSES[1], **{lacking: None}) == BAD_POINTER

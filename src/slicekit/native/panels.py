@@ -265,13 +265,15 @@ class Panels:
         in_states: Tensor,
         in_last: Tensor,
         wanted: bool = True,
+        trained: bool = True,
     ) -> tuple[list[Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients of the parameters, the increments or table, the state and the inputs.
 
-        That of the increments, a third of the products, is empty unless it is wanted.
+        Each of the first two takes a third of the products. That of the increments is empty unless
+        it is wanted, and those of the parameters are unless these are trained.
         """
         problem = self._problem()
-        found = [torch.empty_like(x) for x in self.parameters]
+        found = [torch.empty_like(x) if trained else x.new_empty(0) for x in self.parameters]
         in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
         in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
@@ -286,7 +288,8 @@ class Panels:
             "in_inputs": in_inputs,
         }
         fill(problem, self._expected, arrays)
-        problem.in_parameters = self._pointers(found)
+        if trained:
+            problem.in_parameters = self._pointers(found)
         workspace = self._workspace(problem, True)
         check(function("slicekit_panels_backward")(byref(problem)), "slicekit_panels_backward")
         del workspace

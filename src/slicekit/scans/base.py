@@ -19,14 +19,20 @@ class Recurrence:
         state: h_0, (batch, dim, columns).
         inputs: u_l, dense (batch, length, dim, columns) or outer products, or None.
         readout: q_l (batch, length, dim); outputs are then q_l^T h_{l+1} instead of the states.
-        projective: whether states may be divided by positive numbers on the way.
+        log_norm: (batch, columns) for projective recurrences, whose states may be divided by
+            positive numbers on the way: the logarithm of what h_0 was divided by. Else None.
     """
 
     source: Source
     state: Tensor
     inputs: Tensor | Outer | None = None
     readout: Tensor | None = None
-    projective: bool = False
+    log_norm: Tensor | None = None
+
+    @property
+    def projective(self) -> bool:
+        """Whether direction and norm are carried apart."""
+        return self.log_norm is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +43,36 @@ class Solution:
         outputs: states (batch, length, dim, columns), or what a readout made of them,
             (batch, length, columns). Of projective recurrences, the states' directions.
         last: the last state, (batch, dim, columns), or its direction.
-        log_norm: for projective recurrences (batch, length, columns), what the initial state's
-            log-norm has become; None otherwise.
+        log_norm: of the states, (batch, length, columns), for projective recurrences; else None.
+        last_log_norm: of the last state, (batch, columns), the same.
     """
 
     outputs: Tensor
     last: Tensor
     log_norm: Tensor | None = None
+    last_log_norm: Tensor | None = None
+
+    @classmethod
+    def from_directions(
+        cls, recurrence: Recurrence, directions: Tensor, last: Tensor, log_norm: Tensor
+    ) -> "Solution":
+        """Of a projective recurrence, from log-norms that do not count the initial state's."""
+        assert recurrence.log_norm is not None
+        log_norm = log_norm + recurrence.log_norm.unsqueeze(1)
+        return cls(directions, last, log_norm, log_norm[:, -1])
 
 
 class Scan(ABC):
-    """A policy: how the steps of a recurrence are put together."""
+    """A policy: how the steps of a recurrence are put together.
+
+    Attributes:
+        citations: keys of `slicekit.citations`.
+        collective: whether several processes run the recurrence together, so that each must call
+            it, also one that has no step of its own.
+    """
 
     citations: ClassVar[tuple[str, ...]] = ()
+    collective: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, recurrence: Recurrence) -> Solution:

@@ -120,10 +120,11 @@ class Passes(PassShapes):
         Args:
             saved: what `forward` returned.
             in_outputs, in_last: gradients of its first two.
-            needed: not used; all gradients are made.
+            needed: of each, whether it is; those of the source are made if one of them is.
         """
         factors, kept = saved[2], saved[4:]
         source = self.source
+        trained = any(needed[: len(source.tensors)])
         source.open_gradients()
         in_inputs = tuple(torch.empty_like(x) for x in self.inputs)
         in_readout = [] if self.readout is None else [torch.empty_like(self.readout)]
@@ -147,8 +148,10 @@ class Passes(PassShapes):
             found = input_pullback(self.inputs, start, stop, cotangents)
             for total, x in zip(in_inputs, found, strict=True):
                 total[:, start:stop] = x
-            pullback(chunk.pullback(before, cotangents))
-        found = (*source.gradients(), carry, *in_inputs, *in_readout)
+            if trained:
+                pullback(chunk.pullback(before, cotangents))
+        made = source.gradients() if trained else [x.new_empty(0) for x in source.tensors]
+        found = (*made, carry, *in_inputs, *in_readout)
         return [x.contiguous() for x in found]
 
     def _from_states(

@@ -56,14 +56,18 @@ class Chunked(Scan):
         Raises:
             ValueError: for given transitions of a kind that is not slicekit's own.
         """
+        return run_opaque(*self.engine(recurrence))
+
+    def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
+        """What `run_opaque` takes."""
         source = recurrence.source
         if isinstance(source, FromTransitions) and not source.rebuildable:
             raise ValueError(
                 f"scan={self!r} does not know {type(source.transition).__name__}; use Recurrent()"
             )
         if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
-            return run_opaque("outer", _narrowed(recurrence), self.size or 0)
-        return run_opaque("chunked", recurrence, self.size or 0)
+            return "outer", _narrowed(recurrence), self.size or 0
+        return "chunked", recurrence, self.size or 0
 
 
 def by_products(

@@ -18,16 +18,13 @@ from slicekit.checks import (
 )
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
-from slicekit.native import available, warn_once
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
-from slicekit.scans.chunked import Chunked, beats_native, by_products
+from slicekit.scans.choice import fastest
 from slicekit.scans.inputs import Outer
-from slicekit.scans.native import Native, why_not
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
-from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
 from slicekit.structures import Parameters, Structure, Transition
 
@@ -268,48 +265,23 @@ def _run(
 ) -> Any:
     work = state.columns.dtype
     projective = state.log_norm is not None
-    scan = _choose(source, scan, state, inputs, readout)
+    if scan is not None and not isinstance(scan, Scan):
+        raise TypeError(f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None")
     if inputs is not None and projective:
         raise ValueError(
             "inputs with a Projective initial_state: an affine recurrence does not only scale, "
             "so direction and norm can't be carried apart"
         )
     driven = _inputs(inputs, source, state, lengths, work)
+    recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
     with autocast_off(state.columns.device):
-        found = scan.run(Recurrence(source, state.columns, driven, readout, projective))
+        found = (scan or fastest(recurrence)).run(recurrence)
     if not projective:
         outputs = state.plain(found.outputs)
         return outputs.to(dtype), state.plain(found.last)
-    assert found.log_norm is not None and state.log_norm is not None
-    log_norm = found.log_norm + state.log_norm.unsqueeze(1)
-    states = Projective(state.plain(found.outputs).to(dtype), state.plain(log_norm))
-    return states, Projective(state.plain(found.last), state.plain(log_norm[:, -1]))
-
-
-def _choose(
-    source: Source,
-    scan: Scan | None,
-    state: _State,
-    inputs: Tensor | Outer | None,
-    readout: Tensor | None,
-) -> Scan:
-    """The scan that was asked for, or the fastest that applies."""
-    if scan is not None:
-        if not isinstance(scan, Scan):
-            raise TypeError(
-                f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None"
-            )
-        return scan
-    projective = state.log_norm is not None
-    if not why_not(source, readout is not None):
-        products = by_products(source, inputs, readout, projective)
-        if products and beats_native(source, state.columns):
-            return Chunked()
-        if available():
-            return Native()
-        warn_once()
-    known = not isinstance(source, FromTransitions) or source.rebuildable
-    return Chunked() if known else Recurrent()
+    assert found.log_norm is not None and found.last_log_norm is not None
+    states = Projective(state.plain(found.outputs).to(dtype), state.plain(found.log_norm))
+    return states, Projective(state.plain(found.last), state.plain(found.last_log_norm))
 
 
 def _inputs(

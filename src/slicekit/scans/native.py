@@ -31,12 +31,16 @@ class Native(Scan):
         Raises:
             ValueError: where there is no kernel, saying why.
         """
+        return run_opaque(*self.engine(recurrence))
+
+    def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
+        """What `run_opaque` takes."""
         if not available():
             raise ValueError(f"scan=Native(): {reason()}")
         obstacle = why_not(recurrence.source, recurrence.readout is not None)
         if obstacle:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
-        return run_opaque("native", recurrence)
+        return "native", recurrence, 0
 
 
 def why_not(source: Source, readout: bool) -> str:

@@ -68,7 +68,8 @@ class NativePasses(PassShapes):
     ) -> list[Tensor]:
         """Gradients of the source's tensors, the state, the inputs and the readout.
 
-        That of the path is left out where it is not needed.
+        That of the path is left out where it is not needed, and so are those of the parameters
+        where none is.
         """
         in_outputs, in_last = plain(in_outputs), plain(in_last)
         kept = [plain(x) for x in saved]  # hooks on saved tensors may have moved them
@@ -195,6 +196,7 @@ class _Made:
     ) -> list[Tensor]:
         passes = self.passes
         wanted = needed[len(self.source.parameters)]
+        trained = any(needed[: len(self.source.parameters)])
         outputs, _, factors, _, *kept = saved
         in_parameters: dict[str, Tensor] = {}
         in_path: Tensor | None = None
@@ -209,7 +211,14 @@ class _Made:
         )
         for run, state, u, states, own, last, divided in zip(self.runs, *rows, strict=True):
             found, moved, first, driven = self._run_back(
-                run, state, u, (states, divided, kept[0] if kept else None), own, last, wanted
+                run,
+                state,
+                u,
+                (states, divided, kept[0] if kept else None),
+                own,
+                last,
+                wanted,
+                trained,
             )
             in_parameters |= found
             if in_path is None or not wanted:
@@ -243,16 +252,17 @@ class _Made:
         in_states: Tensor,
         in_last: Tensor,
         wanted: bool,
+        trained: bool,
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         states, factors, kept = saved
         if run.kernel == PANELS:
             panels = self._panels(run, state, inputs)
             found, moved, first, driven = panels.backward(
-                states, factors, kept, in_states, in_last, wanted
+                states, factors, kept, in_states, in_last, wanted, trained
             )
             named = dict(zip(run.names, found, strict=True))
             for name, bound in zip(run.names, panels.parameters, strict=True):
-                if name in run.bounded:
+                if name in run.bounded and trained:
                     named[name] = named[name] * (1 - bound * bound)
             return named, moved, first, driven
         if run.kernel == SPARSE and self.table:

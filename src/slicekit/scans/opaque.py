@@ -52,7 +52,9 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
         keep = taped and not torch.compiler.is_compiling()
         results = apply(_OpaqueScan, *ADVICE, plan, held, keep, *operands)
     outputs, last, log_norm = results[:3]
-    return Solution(outputs, last, log_norm if recurrence.projective else None)
+    if recurrence.projective:
+        return Solution.from_directions(recurrence, outputs, last, log_norm)
+    return Solution(outputs, last)
 
 
 Plan = tuple[str, str, int, int, int, int]

@@ -85,20 +85,26 @@ def without_tiny(x: Tensor, floor: float) -> Tensor:
     return x
 
 
-def exponents(factors: Tensor) -> Tensor:
-    """e of every window, from the powers of two that it and those before it were divided by."""
-    return (torch.frexp(factors)[1] - 1).cumsum(1)
+def exponents(factors: Tensor, before: Tensor | None = None) -> Tensor:
+    """e of every window, from the powers of two that it and those before it were divided by.
+
+    Args:
+        factors: (batch, windows, dim, columns).
+        before: (batch, dim, columns) int64, e of the initial state where it is not zero.
+    """
+    e = (torch.frexp(factors)[1] - 1).cumsum(1)
+    return e if before is None else e + before.unsqueeze(1)
 
 
 def directions(
-    states: Tensor, factors: Tensor, window: int
+    states: Tensor, factors: Tensor, window: int, before: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Directions (batch, length, dim, columns) and log-norms, norms and peaks of them.
 
     It looks at the numbers, so it is for use inside an operator. A column of zeros stays zero, with
-    the logarithm of the smallest positive number.
+    the logarithm of the smallest positive number. For `before` see `exponents`.
     """
-    e = exponents(factors)
+    e = exponents(factors, before)
     peaks = _each_step(e.amax(2), states.shape[1], window)
     x = _scaled(states, e, peaks, window, _smallest(states))
     norms = torch.linalg.vector_norm(x, dim=2)
@@ -121,13 +127,14 @@ def pull_directions(
     window: int,
     in_direction: Tensor,
     in_log_norm: Tensor,
+    before: Tensor | None = None,
 ) -> Tensor:
     """Gradients of the states from those of their directions and log-norms."""
     inner = torch.linalg.vecdot(direction, in_direction, dim=2).real
     share = ((in_log_norm - inner) / norms).unsqueeze(2)
     own = in_direction / norms.unsqueeze(2)
     own.addcmul_(direction, share.to(direction.dtype))
-    scaled = _scaled(own, exponents(factors), peaks, window, UNSEEN[norms.dtype])
+    scaled = _scaled(own, exponents(factors, before), peaks, window, UNSEEN[norms.dtype])
     return own if scaled is own else without_tiny(scaled, QUIET[norms.dtype])
 
 

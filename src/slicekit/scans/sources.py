@@ -60,6 +60,10 @@ class Source(ABC):
         """The transitions of steps start..stop, time first: (stop - start, batch)."""
 
     @abstractmethod
+    def part(self, start: int, stop: int) -> "Source":
+        """The source of steps start..stop alone."""
+
+    @abstractmethod
     def open_gradients(self) -> None:
         """Prepare to accumulate gradients of `tensors`."""
 
@@ -190,6 +194,11 @@ class FromIncrements(_Made):
         for increment in self.increments.unbind(1):
             yield self.make(increment)
 
+    def part(self, start: int, stop: int) -> "FromIncrements":
+        """Of some of the increments."""
+        path = self.increments[:, start:stop]
+        return FromIncrements(self.structure, self.flow, self.parameters, path)
+
     def _increments(self, start: int, stop: int) -> Tensor:
         return self.increments[:, start:stop].transpose(0, 1).contiguous()
 
@@ -278,6 +287,11 @@ class FromTable(_Made):
         """(stop - start, batch)."""
         return self._look_up(self.index[:, start:stop].t())
 
+    def part(self, start: int, stop: int) -> "FromTable":
+        """Of some of the indices."""
+        index = self.index[:, start:stop].contiguous()
+        return FromTable(self.structure, self.flow, self.parameters, self.table, index)
+
     def step_bytes(self) -> int:
         """That of the generators of one step."""
         return self.batch * self._row_bytes(self.table[:1])
@@ -345,6 +359,10 @@ class FromTransitions(Source):
     def window(self, start: int, stop: int) -> Transition:
         """A transposed copy of some steps."""
         return self.transition.map(lambda x: x[:, start:stop].transpose(0, 1).contiguous())
+
+    def part(self, start: int, stop: int) -> "FromTransitions":
+        """Some of them."""
+        return FromTransitions(self.transition.map(lambda x: x[:, start:stop]))
 
     def step_bytes(self) -> int:
         """A length-th of what was given."""
