@@ -9,7 +9,14 @@ import warnings
 
 import pytest
 
-from tests.jax.twins import JAX_SCANS, in_torch, solve_in_jax, twin, with_gradients_in_jax
+from tests.jax.twins import (
+    JAX_SCANS,
+    has_kernel,
+    in_torch,
+    solve_in_jax,
+    twin,
+    with_gradients_in_jax,
+)
 from tests.market import FLOWS, STRUCTURES
 from tests.scans.problems import SETTINGS, Problem, assert_near
 
@@ -24,11 +31,27 @@ PAIRS = [
     for scan in JAX_SCANS
     if not (scan == "associative" and SETTINGS[setting].projective)
 ]
+
+
+def in_turn() -> list[tuple[str, str, str, str]]:
+    """Cases that meet every structure and flow, and every pair, kernels also each of theirs."""
+    found = []
+    for pairs in ([p for p in PAIRS if p[0] == "native"], [p for p in PAIRS if p[0] != "native"]):
+        flows = [f for f in FLOWS_OF if pairs[0][0] != "native" or has_kernel(*f)]
+        turns = range(max(len(flows), len(pairs)))
+        found += [(*flows[i % len(flows)], *pairs[i % len(pairs)]) for i in turns]
+    return found
+
+
 if os.environ.get("SLICEKIT_EVERY") == "1":
-    CASES = [(*flow, *pair) for flow in FLOWS_OF for pair in PAIRS]
+    CASES = [
+        (*flow, *pair)
+        for flow in FLOWS_OF
+        for pair in PAIRS
+        if pair[0] != "native" or has_kernel(*flow)
+    ]
 else:
-    turns = range(max(len(FLOWS_OF), len(PAIRS)))
-    CASES = [(*FLOWS_OF[i % len(FLOWS_OF)], *PAIRS[i % len(PAIRS)]) for i in turns]
+    CASES = in_turn()
 
 
 def test_the_cases_cover_every_structure_and_flow_and_every_scan_and_setting() -> None:

@@ -25,11 +25,24 @@ def quick(function: Any) -> Any:
 
 
 JAX_SCANS: dict[str, Scan] = {
+    "native": sj.Native(),
     "recurrent": sj.Recurrent(),
     "chunked-5": sj.Chunked(5),
     "chunked-parallel": sj.Chunked(3, parallel=True),
     "associative": sj.Associative(),
 }
+
+
+NO_KERNEL = {"dplr", "sparse-by-density", "sparse-by-epsilon", "open-sum", "circulant"}
+"""Structures of the market that kernels have no form of in JAX."""
+
+ONLY_EULER = {"joint-dplr", "hadamard-8", "unbounded-hadamard-32"}
+"""Structures whose exponential has none."""
+
+
+def has_kernel(name: str, flow: str) -> bool:
+    """Whether `Native()` runs that structure of the market under that flow."""
+    return name not in NO_KERNEL and not (name in ONLY_EULER and flow == "exponential")
 
 
 @dataclass(frozen=True)

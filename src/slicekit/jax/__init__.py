@@ -40,6 +40,7 @@ from slicekit.jax.paths import Tabulated, increments
 from slicekit.jax.scans import (
     Associative,
     Chunked,
+    Native,
     Outer,
     Projective,
     Recurrent,
@@ -80,6 +81,7 @@ __all__ = [
     "Learned",
     "LogODE",
     "Mean",
+    "Native",
     "Orthogonal",
     "Outer",
     "Pointwise",

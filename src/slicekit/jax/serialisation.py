@@ -55,7 +55,7 @@ _ACTIVATIONS: dict[str, Any] = {
 """Activations by their names in torch.nn."""
 
 _ONLY_TORCH = {"Native"}
-"""Scans that only torch has: None, the fastest, stands in for them."""
+"""Scans that torch has for more structures: None, the fastest, stands in for them."""
 
 
 def named_arrays(model: Any) -> dict[str, Array]:

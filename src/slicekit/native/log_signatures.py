@@ -1,14 +1,13 @@
 """Log-signatures of windows, and their derivative, by the shared library."""
 
 import ctypes
-import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from slicekit.descriptions.words import Word, expanded_size, lyndon_words, number
+from slicekit.descriptions.word_tables import word_tables
 from slicekit.native.arrays import REAL, address, plain
 from slicekit.native.library import available, check, library
 from slicekit.native.threads import threads
@@ -150,27 +149,12 @@ class _Tables:
 
 @lru_cache(maxsize=64)
 def _tables(basis: LieBasis) -> _Tables:
-    channels, depth = basis.channels, basis.depth
-    words = lyndon_words(channels, depth)
-    starts = [1 + expanded_size(channels, level) for level in range(depth)]
-    lower = starts[-1]
-
-    def place(word: Word) -> int:
-        return starts[len(word) - 1] + number(word, channels)
-
-    short = len(words) - basis.sizes[-1]
-    places = [place(word) for word in words[:short]]
-    places += [lower + position for position in range(basis.sizes[-1])]
-    cuts = [[(word[:cut], word[cut:]) for cut in range(1, len(word))] for word in words]
-    splits = [(place(left), place(right)) for pairs in cuts for left, right in pairs]
-    prefixes = []
-    for prefix, longer in itertools.groupby(words[short:], key=lambda word: word[:-1]):
-        prefixes.append((number(prefix[:-1], channels), prefix[-1], next(longer)[-1]))
+    words = word_tables(basis.channels, basis.depth)
     return _Tables(
-        places=torch.tensor(places),
-        split_starts=torch.tensor([0, *itertools.accumulate(len(pairs) for pairs in cuts)]),
-        splits=torch.tensor(splits),
-        prefixes=torch.tensor(prefixes),
+        places=torch.from_numpy(words.places),
+        split_starts=torch.from_numpy(words.split_starts),
+        splits=torch.from_numpy(words.splits),
+        prefixes=torch.from_numpy(words.prefixes),
         change_starts=torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
         change_columns=basis.change.columns,
         change_values=basis.change.values,

@@ -8,6 +8,7 @@ from jax import Array
 
 from slicekit.descriptions.checks import check_count
 from slicekit.jax.checks import check_floating, check_same, check_shape
+from slicekit.jax.native import log_signatures as native
 from slicekit.jax.paths.lie_bases import LieBasis
 from slicekit.jax.paths.tensor_algebra import signature, tensor_exp, tensor_log, tensor_product
 
@@ -38,6 +39,8 @@ def log_signatures(
     """
     check_increments(increments, basis)
     check_count("window", window)
+    if not stream and native.suits(increments, basis):
+        return native.log_signatures(increments, basis, window)
     found = of_runs(in_windows(increments, window), basis, stream=stream)
     if not stream:
         return found

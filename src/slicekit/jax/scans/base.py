@@ -103,6 +103,40 @@ class FromIncrements(Source):
 
 
 @dataclass(frozen=True, eq=False)
+class FromTokens(Source):
+    """Transitions are made from rows of a table of increments, by an index (length, batch)."""
+
+    structure: Structure
+    flow: Flow
+    parameters: Parameters
+    table: Array
+    index: Array
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Number of steps."""
+        return self.index.shape[0]
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of the state."""
+        return self.structure.dim
+
+    def steps(self) -> Any:
+        """The index."""
+        return self.index
+
+    def transition(self, steps: Any) -> Transition:
+        """Rows of the table of transitions."""
+        return self.prepared().transition(steps)
+
+    def prepared(self) -> "FromTable":
+        """The transition of every token, made once."""
+        rows = self.flow.transition(self.structure, self.parameters, self.table)
+        return FromTable(rows, self.index)
+
+
+@dataclass(frozen=True, eq=False)
 class FromTable(Source):
     """Transitions are rows of a table (vocabulary, ...), by an index (length, batch)."""
 
@@ -177,15 +211,14 @@ class Solution(NamedTuple):
 
     Attributes:
         outputs: states (length, batch, dim, columns), or what a readout made of them,
-            (length, batch, columns).
-        last: the last state, (batch, dim, columns).
-        log_scale: for projective recurrences (length, batch, columns): the logarithm of what the
-            states were divided by; None otherwise.
+            (length, batch, columns); of projective recurrences the directions of the states.
+        last: the last of them, (batch, dim, columns).
+        log_norm: for projective recurrences (length, batch, columns); None otherwise.
     """
 
     outputs: Array
     last: Array
-    log_scale: Array | None = None
+    log_norm: Array | None = None
 
 
 class Scan(ABC):

@@ -11,6 +11,7 @@ from slicekit.descriptions.checks import check_size
 from slicekit.jax.scans.associative import prefixes
 from slicekit.jax.scans.base import (
     FromIncrements,
+    FromTokens,
     FromTransitions,
     Recurrence,
     Scan,
@@ -18,7 +19,7 @@ from slicekit.jax.scans.base import (
     contract,
     dense_inputs,
 )
-from slicekit.jax.scans.recurrent import step_of, zero_scale
+from slicekit.jax.scans.recurrent import first_carry, solution, step_of
 
 SIZE = 64
 """Steps in a chunk, unless the user says."""
@@ -46,13 +47,14 @@ class Chunked(Scan):
     def run(self, recurrence: Recurrence) -> Solution:
         """Scan over the chunks; what is left over is one shorter chunk."""
         source = recurrence.source
-        if isinstance(source, FromIncrements) and source.structure.ragged:
-            source = source.prepared()  # scattered once, not in every chunk
+        once = isinstance(source, FromIncrements) and source.structure.ragged
+        if once or isinstance(source, FromTokens):
+            source = source.prepared()  # scattered or tabulated once, not in every chunk
         recurrence = recurrence._replace(source=source)
         xs = (source.steps(), recurrence.inputs, recurrence.readout)
         size = SIZE if self.size is None else self.size
         whole = source.length // size * size
-        carry: Any = (recurrence.state, zero_scale(recurrence))
+        carry: Any = first_carry(recurrence)
         chunk = jax.checkpoint(self._chunk(recurrence))
         found = []
         if whole:
@@ -63,8 +65,7 @@ class Chunked(Scan):
         if whole < source.length:
             carry, made = chunk(carry, jax.tree.map(lambda x: x[whole:], xs))
             found.append(made)
-        outputs, scales = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
-        return Solution(outputs, carry[0], scales)
+        return solution(recurrence, carry, jax.tree.map(lambda *x: jnp.concatenate(x), *found))
 
     def _chunk(self, recurrence: Recurrence) -> Any:
         source, projective = recurrence.source, recurrence.projective
@@ -78,6 +79,6 @@ class Chunked(Scan):
                 return lax.scan(step_of(made, projective), carry, (made.steps(), inputs, queries))
             states = prefixes(transition, dense_inputs(inputs), carry[0])
             outputs = states if queries is None else contract(queries, states)
-            return (states[-1], None), (outputs, None)
+            return (states[-1], None, None), (outputs, None)
 
         return chunk

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from slicekit.jax import native
 from slicekit.jax.checks import Lengths, check_floating, check_lengths, check_shape, is_half
 from slicekit.jax.flows import Flow, LogODE, resolve
 from slicekit.jax.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.jax.paths.cutting import cut
 from slicekit.jax.scans.base import (
     FromIncrements,
-    FromTable,
+    FromTokens,
     FromTransitions,
     Outer,
     Recurrence,
@@ -22,6 +23,7 @@ from slicekit.jax.scans.base import (
     Source,
 )
 from slicekit.jax.scans.chunked import Chunked
+from slicekit.jax.scans.native import Native, why_not
 from slicekit.jax.scans.projective import Projective, normalise
 from slicekit.jax.scans.recurrent import Recurrent
 from slicekit.jax.structures import Parameters, Structure, Transition
@@ -47,7 +49,8 @@ def solve(
             carries direction and log-norm apart.
         flow: `Euler()`, `Exponential()`, or None for the structure's own; with `LogODE(...)` a
             step is a whole window, and length below is the number of windows.
-        scan: `Recurrent()`, `Chunked()`, `Associative()`, `Sharded()`, or None for the fastest.
+        scan: `Native()`, `Recurrent()`, `Chunked()`, `Associative()`, `Sharded()`, or None for
+            the fastest.
         inputs: affine inputs u_l, added after each step: (batch, length, dim),
             (batch, length, dim, columns), or `Outer` for matrix states.
         lengths: (batch,) integers; steps past the end are the identity.
@@ -86,8 +89,8 @@ def solve(
     if isinstance(increments, Tabulated):
         tokens = increments if lengths is None else increments.masked(lengths)
         table, index = tokens.with_identity()
-        rows = flow.transition(structure, parameters, table.astype(work))
-        source = FromTable(rows, jnp.swapaxes(index, 0, 1))
+        index = jnp.swapaxes(index, 0, 1)
+        source = FromTokens(structure, flow, parameters, table.astype(work), index)
     else:
         moved = increments.astype(work)
         moved = moved if lengths is None else mask_past_end(moved, lengths)
@@ -288,20 +291,23 @@ def _run(
     outputs = jnp.swapaxes(found.outputs, 0, 1)
     if not projective:
         return state.plain(outputs).astype(dtype), state.plain(found.last)
-    assert found.log_scale is not None and state.log_norm is not None
-    direction, log_norm = normalise(outputs)
-    log_norm = log_norm + jnp.swapaxes(found.log_scale, 0, 1) + state.log_norm[:, None]
-    states = Projective(state.plain(direction).astype(dtype), state.plain(log_norm))
-    last, last_norm = normalise(found.last)
-    last_norm = last_norm + found.log_scale[-1] + state.log_norm
-    return states, Projective(state.plain(last), state.plain(last_norm))
+    assert found.log_norm is not None and state.log_norm is not None
+    log_norm = jnp.swapaxes(found.log_norm, 0, 1) + state.log_norm[:, None]
+    states = Projective(state.plain(outputs).astype(dtype), state.plain(log_norm))
+    return states, Projective(state.plain(found.last), state.plain(log_norm[:, -1]))
 
 
 def choose(scan: Scan | None, recurrence: Recurrence) -> Scan:
-    """The scan that was asked for, or the fastest: `lax.scan` on a CPU, chunks elsewhere."""
+    """The scan that was asked for, or the fastest.
+
+    On a CPU that is a kernel where there is one and `lax.scan` otherwise; elsewhere chunks.
+    """
     if scan is not None:
         return scan
-    return Recurrent() if jax.default_backend() == "cpu" else Chunked()
+    if jax.default_backend() != "cpu":
+        return Chunked()
+    native.warn_once()
+    return Recurrent() if why_not(recurrence.source) else Native()
 
 
 def _inputs(

@@ -95,6 +95,20 @@ class Transition(Matrices):
     def where(self, valid: Array) -> Self:
         """The identity wherever valid, of the leading shape, is false."""
 
+    def sizes(self, state: Array) -> Array:
+        """For each number of a state, the largest modulus among the rows that mix with its row.
+
+        Rows that no step ever mixes may be scaled apart; all do unless a subclass knows better.
+
+        Args:
+            state: (..., dim, columns), real or complex.
+
+        Returns:
+            (..., dim, columns), real.
+        """
+        moduli = jnp.abs(state)
+        return jnp.broadcast_to(moduli.max(-2, keepdims=True), moduli.shape)
+
 
 class Generator(Matrices):
     """A batch of vector fields A(Δω), which flows turn into transitions."""

@@ -68,6 +68,12 @@ class BlockTransition(Transition):
         """Block by block."""
         return type(self)(self.blocks @ earlier.blocks)
 
+    def sizes(self, state: Array) -> Array:
+        """Block by block."""
+        moduli = jnp.abs(state)
+        rows = moduli.reshape(*state.shape[:-2], *self.blocks.shape[-3:-1], state.shape[-1])
+        return jnp.broadcast_to(rows.max(-2, keepdims=True), rows.shape).reshape(moduli.shape)
+
     def where(self, valid: Array) -> Self:
         """Unit blocks wherever valid is false."""
         unit = jnp.eye(self.blocks.shape[-1], dtype=self.blocks.dtype)

@@ -39,6 +39,10 @@ class DiagonalTransition(Transition):
         """The elementwise product."""
         return type(self)(self.values * earlier.values)
 
+    def sizes(self, state: Array) -> Array:
+        """Every row is alone."""
+        return jnp.abs(state)
+
     def where(self, valid: Array) -> Self:
         """One wherever valid is false."""
         return type(self)(jnp.where(valid[..., None], self.values, 1))

@@ -33,9 +33,13 @@ class _Sum(Matrices):
 
     def act(self, state: Array) -> Array:
         """Each part acts on its own rows."""
+        rows = zip(self.parts, self.split(state), strict=True)
+        return jnp.concatenate([part.act(x) for part, x in rows], axis=-2)
+
+    def split(self, state: Array) -> list[Array]:
+        """The rows of each part of state (..., dim, columns)."""
         edges = np.cumsum([part.dim for part in self.parts])[:-1].tolist()
-        rows = jnp.split(state, edges, axis=-2)
-        return jnp.concatenate([p.act(x) for p, x in zip(self.parts, rows, strict=True)], axis=-2)
+        return jnp.split(state, edges, axis=-2)
 
     def as_dense(self) -> Array:
         """(..., dim, dim)."""
@@ -84,6 +88,11 @@ class SumTransition(_Sum, Transition):
         """Part by part."""
         pairs = zip(self.parts, earlier.parts, strict=True)
         return type(self)(tuple(later.compose(first) for later, first in pairs))
+
+    def sizes(self, state: Array) -> Array:
+        """Part by part."""
+        rows = zip(self.parts, self.split(state), strict=True)
+        return jnp.concatenate([part.sizes(x) for part, x in rows], axis=-2)
 
     def where(self, valid: Array) -> Self:
         """Part by part."""

@@ -1,8 +1,8 @@
 """Exponentials: of small matrices, exactly; and of any generator, as an action on the state.
 
-`matrix_exponential` scales, sums a Taylor polynomial and squares, as torch's twin does. How often
-it squares depends on the data, which a traced program can't hold: it has room for `MAX_SQUARINGS`,
-of which it takes as many as it needs.
+`matrix_exponential` takes the C++ kernel where there is one. Elsewhere it scales, sums a Taylor
+polynomial and squares, as torch's twin does. How often it squares depends on the data, which a
+traced program can't hold: it has room for `MAX_SQUARINGS`, of which it takes as many as it needs.
 
 `EulerAction` and `ExponentialAction` are the flows of structures that are not closed: they know
 their generator and apply I + A or exp(A) to a state without forming the matrix.
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from slicekit.jax.native import exponential as native
 from slicekit.jax.structures.base import Generator, Transition
 
 MAX_SQUARINGS = 16
@@ -67,6 +68,11 @@ def matrix_exponential(a: Array) -> Array:
     >>> jnp.diagonal(matrix_exponential(half_turn)).round(4)
     Array([-1., -1.], dtype=float32)
     """
+    return native.exponential(a) if native.suits(a) else pure_matrix_exponential(a)
+
+
+def pure_matrix_exponential(a: Array) -> Array:
+    """The same, by products alone."""
     unit = jnp.eye(a.shape[-1], dtype=a.dtype)
     mean = jnp.trace(a, axis1=-2, axis2=-1)[..., None, None] / a.shape[-1]
     return (_exponential_minus_identity(a - mean * unit) + unit) * jnp.exp(mean)

@@ -1,0 +1,80 @@
+// Log-signatures as JAX calls them: slicekit_log_signatures.h behind XLA's interface.
+//
+// Attributes: `window` (one integer, as an array), `depth` (the same) and the tables of the basis.
+//   forward   increments (paths, length, channels) -> coefficients (paths, windows, size)
+//   pullback  increments, in_coefficients -> in_increments
+// Axes in front of these three are more paths.
+#include "slicekit_log_signatures.h"
+
+#include "xla.hpp"
+
+namespace {
+
+using xla::Buffer;
+using xla::Frame;
+using xla::integers;
+using xla::require;
+
+int64_t paths(const Buffer &buffer) {
+  require(buffer.rank >= 3, "slicekit: an array has too few axes");
+  int64_t count = 1;
+  for (int64_t i = 0; i < buffer.rank - 2; ++i) count *= buffer.dims[i];
+  return count;
+}
+
+void run(const Frame &frame, int64_t given) {
+  require(frame.arguments.count == given && frame.results.count == 1,
+          "slicekit: another number of arrays");
+  const Buffer &increments = *frame.arguments.buffers[0], &result = *frame.results.buffers[0];
+  const Buffer &coefficients = given == 1 ? result : *frame.arguments.buffers[1];
+  const auto depth = integers(frame, "depth"), window = integers(frame, "window");
+  const auto top = integers(frame, "top"), places = integers(frame, "places");
+  const auto split_starts = integers(frame, "split_starts"), splits = integers(frame, "splits");
+  const auto prefixes = integers(frame, "prefixes");
+  const auto change_starts = integers(frame, "change_starts");
+  const auto change_columns = integers(frame, "change_columns");
+  const auto change_values = xla::doubles(frame, "change_values");
+  require(depth.count == 1 && window.count == 1 && top.count == 1, "slicekit: one number expected");
+  require(split_starts.count == places.count + 1 && change_starts.count == places.count + 1 &&
+              change_columns.count == change_values.count && prefixes.count % 3 == 0 &&
+              splits.count % 2 == 0,
+          "slicekit: tables of different sizes");
+
+  slicekit_log_signatures_sizes sizes{};
+  sizes.real = xla::real_of(increments), sizes.batch = paths(increments);
+  sizes.length = increments.dims[increments.rank - 2];
+  sizes.channels = increments.dims[increments.rank - 1];
+  sizes.depth = depth.data[0], sizes.window = window.data[0], sizes.top = top.data[0];
+  sizes.windows = coefficients.dims[coefficients.rank - 2], sizes.size = places.count;
+  sizes.prefixes = prefixes.count / 3, sizes.splits = splits.count / 2;
+  sizes.changes = change_columns.count;
+  sizes.threads = xla::threads(double(sizes.batch) * sizes.length * sizes.channels * sizes.size);
+  require(paths(coefficients) == sizes.batch && coefficients.dtype == increments.dtype &&
+              coefficients.dims[coefficients.rank - 1] == sizes.size,
+          "slicekit: coefficients of another shape or precision");
+  require(given == 1 || (result.dtype == increments.dtype && paths(result) == sizes.batch &&
+                         result.dims[result.rank - 2] == sizes.length &&
+                         result.dims[result.rank - 1] == sizes.channels),
+          "slicekit: a gradient of another shape or precision");
+  const slicekit_log_signatures_tables tables{
+      places.data,        split_starts.data,   splits.data,       prefixes.data,
+      change_starts.data, change_columns.data, change_values.data};
+  const int64_t bytes = slicekit_log_signatures_workspace(&sizes);
+  xla::Workspace workspace(bytes);
+  if (given == 1) {
+    xla::check(slicekit_log_signatures_forward(&sizes, &tables, nullptr, increments.data,
+                                               result.data, workspace.data, bytes));
+  } else {
+    xla::check(slicekit_log_signatures_pullback(&sizes, &tables, nullptr, increments.data,
+                                                coefficients.data, result.data, workspace.data,
+                                                bytes));
+  }
+}
+
+void slicekit_xla_log_signatures_forward_body(const Frame &frame) { run(frame, 1); }
+void slicekit_xla_log_signatures_pullback_body(const Frame &frame) { run(frame, 2); }
+
+}  // namespace
+
+SLICEKIT_HANDLER(slicekit_xla_log_signatures_forward)
+SLICEKIT_HANDLER(slicekit_xla_log_signatures_pullback)
