@@ -1,6 +1,7 @@
 """The handlers of the shared library, registered with XLA at the first question."""
 
 import ctypes
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -8,10 +9,9 @@ import jax
 import numpy as np
 from jax import Array
 
-from slicekit.native.library import library, warn_once
+from slicekit.native.library import library
 from slicekit.native.library import reason as why_no_library
-
-__all__ = ["available", "call", "kept_numbers", "reason", "warn_once"]
+from slicekit.native.library import warn_once as library_warn_once
 
 KERNELS = ("panels", "exponential", "log_signatures")
 
@@ -39,6 +39,22 @@ def reason() -> str:
     for name in TARGETS:
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.c[name]), platform="cpu")
     return ""
+
+
+@lru_cache(maxsize=1)
+def warn_once() -> None:
+    """Say, once in a process, that slicekit runs without its kernels, and what to do.
+
+    Silent where they are available, or were switched off on purpose.
+    """
+    if library() is None:
+        library_warn_once()
+    elif reason():
+        warnings.warn(
+            f"slicekit.jax runs without the C++ kernels: {reason()}; install slicekit again",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def call(target: str, results: Any, *arrays: Array, batching: str, **numbers: Any) -> Any:
