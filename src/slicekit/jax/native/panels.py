@@ -21,7 +21,7 @@ KEEP_BYTES = 8 * 2**20
 """Transitions up to this size in all are kept for the backward pass instead of made again.
 
 Less than torch keeps: XLA asks for the memory of a whole program at once, and from 32 MiB on the
-system gives it anew, page by page, in every call, which takes longer than to make transitions again.
+system gives it anew, page by page, in every call, which takes longer than to make them again.
 """
 
 RESTORE_EVERY = 32
