@@ -43,28 +43,6 @@ def autocast_off(device: torch.device) -> Any:
     return torch.autocast("cpu" if device.type == "meta" else device.type, enabled=False)
 
 
-def apply(function: Any, subject: str, way_out: str, *args: Any) -> Any:
-    """`function.apply(*args)`, with advice where forward-mode derivatives are asked of it.
-
-    Args:
-        function: an autograd Function without a `jvp`, which torch.compile could not trace.
-        subject: whose derivatives they are.
-        way_out: what to do instead.
-        args: its arguments.
-    """
-    if torch.compiler.is_compiling():
-        return function.apply(*args)
-    try:
-        return function.apply(*args)
-    except NotImplementedError as error:
-        if "jvp" not in str(error):
-            raise
-        raise RuntimeError(
-            f"{subject} derivatives in reverse mode only, and torch.func.jvp, jacfwd and hessian "
-            f"take forward mode; {way_out}"
-        ) from error
-
-
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """Default dispatch, in full precision and without a tape."""

@@ -9,7 +9,8 @@ from torch import Tensor
 from slicekit.native import available, library, reason
 from slicekit.native.log_signatures import _SIZES, _tables, forward, pullback, suits
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
-from slicekit.paths.windowed_runs import _forward, _pullback, in_torch, run_windows
+from slicekit.paths.windowed_runs import in_torch, run_windows
+from tests.operator_checks import check_operators
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
@@ -109,10 +110,10 @@ def test_the_operators_are_sound() -> None:
     increments = steps_of(2, 7, 3)
     edges = torch.tensor([[0, 2, 7], [1, 1, 4]])
     for given in (None, edges):
-        windows = 3 if given is None else 2
-        gradient = torch.randn(2, windows, hall(3, 3).size, dtype=torch.float64)
-        torch.library.opcheck(_forward, (increments, given, 3, "hall", 3, 3))
-        torch.library.opcheck(_pullback, (increments, given, gradient, 3, "hall", 3, 3))
+        moved = increments.clone().requires_grad_()
+        check_operators(
+            lambda x=moved, e=given: run_windows(x, hall(3, 3), 3, e).square().sum().backward()
+        )
 
 
 def test_a_compiled_graph_holds_it_whole() -> None:

@@ -11,7 +11,8 @@ from torch import Tensor
 from slicekit.native import available, library, reason
 from slicekit.native.selective import CHUNK, OPERANDS, Task, backward, forward, start_shape, suits
 from slicekit.scans import Native, Recurrent
-from slicekit.scans.selective import _adjoint, _scan, selective_scan
+from slicekit.scans.selective import selective_scan
+from tests.operator_checks import check_operators
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
@@ -189,9 +190,8 @@ def test_strides_and_negated_views_make_no_difference() -> None:
 def test_the_operators_are_sound() -> None:
     operands = problem(2, 7, 3, 2)
     for lengths in (None, torch.tensor([3, 7])):
-        torch.library.opcheck(_scan, (*operands, lengths))
-        outputs, last, starts = _scan(*operands, lengths)
-        torch.library.opcheck(_adjoint, (*operands, lengths, starts, outputs, last))
+        leaves = [x.clone().requires_grad_() for x in operands]
+        check_operators(lambda x=leaves, n=lengths: run(x, lengths=n)[0].sum().backward())
 
 
 def loss_of(scan: Native | Recurrent | None) -> Callable[..., Tensor]:

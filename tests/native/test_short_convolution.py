@@ -11,13 +11,12 @@ from torch import Tensor
 
 from slicekit.mixers.convolution import (
     ShortConvolution,
-    _adjoint,
-    _convolve,
     in_torch,
     short_convolution,
 )
 from slicekit.native import available, library, reason
 from slicekit.native.short_convolution import OPERANDS, Task, backward, forward, suits
+from tests.operator_checks import check_operators
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
@@ -163,8 +162,12 @@ def test_strides_make_no_difference() -> None:
 def test_the_operators_are_sound() -> None:
     x, window, weight, bias = problem(2, 7, 3, 4)
     for constant in (None, bias):
-        torch.library.opcheck(_convolve, (x, window, weight, constant, True))
-        torch.library.opcheck(_adjoint, (x, window, weight, constant, True, x.clone()))
+        moved = x.clone().requires_grad_()
+        check_operators(
+            lambda x=moved, b=constant: (
+                short_convolution(x, window, weight, b, True).sum().backward()
+            )
+        )
 
 
 def loss(x: Tensor, window: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

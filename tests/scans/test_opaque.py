@@ -1,14 +1,8 @@
 """The two operators behind Chunked() and Native(): torch's own checks of them."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
-import slicekit.scans.opaque
 from slicekit import Chunked, Outer, propagate
 from slicekit.scans import Scan
 from slicekit.structures import (
@@ -18,35 +12,12 @@ from slicekit.structures import (
     SumTransition,
 )
 from tests.market import STRUCTURES
+from tests.operator_checks import check_operators
 from tests.scans.problems import SETTINGS, NativeOrSkip, Problem, with_gradients
 
 both_scans = pytest.mark.parametrize(
     "scan", [Chunked(2), NativeOrSkip()], ids=["chunked", "native"]
 )
-
-Call = tuple[Any, tuple[Any, ...]]
-
-
-def recorded(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[Call]:
-    """The calls of both operators that some work makes."""
-    calls: list[Call] = []
-    for name in ("_scan", "_scan_adjoint"):
-        operator = getattr(slicekit.scans.opaque, name)
-
-        def record(*arguments: Any, operator: Any = operator) -> Any:
-            calls.append((operator, tree_map_only(Tensor, Tensor.detach, arguments)))
-            return operator(*arguments)
-
-        monkeypatch.setattr(slicekit.scans.opaque, name, record)
-    work()
-    monkeypatch.undo()
-    return calls
-
-
-def check_operators(calls: list[Call]) -> None:
-    assert len(calls) == 2
-    for operator, arguments in calls:
-        torch.library.opcheck(operator, arguments)
 
 
 @both_scans
@@ -61,22 +32,18 @@ def check_operators(calls: list[Call]) -> None:
         ("sparse-by-density", "projective"),
     ],
 )
-def test_the_operators_of_solve_are_well_formed(
-    name: str, setting: str, scan: Scan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_operators_of_solve_are_well_formed(name: str, setting: str, scan: Scan) -> None:
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting], length=5)
 
     def work() -> None:
         with_gradients(lambda x: problem.solve(x, None, scan), problem.leaves)
 
-    check_operators(recorded(monkeypatch, work))
+    check_operators(work)
 
 
 @both_scans
 @pytest.mark.parametrize("kind", ["complex diagonal", "blocks", "low rank", "sum"])
-def test_the_operators_of_propagate_are_well_formed(
-    kind: str, scan: Scan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_operators_of_propagate_are_well_formed(kind: str, scan: Scan) -> None:
     complex_diagonal = DiagonalTransition(torch.randn(2, 5, 4, dtype=torch.complex128))
     blocks = BlockTransition(torch.randn(2, 5, 2, 2, 2).double())
     thin = torch.randn(2, 2, 5, 4, 2).double()
@@ -96,4 +63,4 @@ def test_the_operators_of_propagate_are_well_formed(
         outputs, _ = propagate(transition, state, inputs, readout, scan)
         outputs.abs().sum().backward()
 
-    check_operators(recorded(monkeypatch, work))
+    check_operators(work)

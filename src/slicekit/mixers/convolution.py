@@ -9,13 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.checks import HALF, check_floating, check_shape, concrete
-from slicekit.dispatch import apply, plain_torch
-from slicekit.mixers.flop_counts import of_convolution_adjoint, of_short_convolution
+from slicekit.checks import HALF, check_floating, check_shape
+from slicekit.mixers.flop_counts import of_short_convolution
 from slicekit.native import short_convolution as native
-from slicekit.native.mapping import map_by_loop
+from slicekit.operators import Operator
 
 
 class ShortConvolution(nn.Module):
@@ -105,13 +103,7 @@ def short_convolution(
     operands = x.to(work), window.to(work), weight.to(work), constant
     if not native.suits(operands[0]):
         return in_torch(*operands, activation).to(x.dtype)
-    tensors = [y for y in operands if y is not None]
-    taped = torch.is_grad_enabled() and any(y.requires_grad for y in tensors)
-    if concrete(*tensors) and not taped:
-        return native.forward([*operands], activation).to(x.dtype)
-    advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
-    (outputs,) = apply(_ShortConvolution, "short_convolution has", advice, *operands, activation)
-    return outputs.to(x.dtype)
+    return SHORT_CONVOLUTION((activation,), operands)[0].to(x.dtype)
 
 
 def in_torch(
@@ -149,102 +141,33 @@ def last_window(seen: Tensor, size: int, lengths: Tensor | None) -> Tensor:
     return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, seen.shape[-1]))
 
 
-@torch.library.custom_op("slicekit::short_convolution", mutates_args=())
-def _convolve(
-    x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool
-) -> Tensor:
-    with plain_torch():
-        return native.forward([x, window, weight, bias], activation)
+def _forward(activation: bool, operands: list[Any]) -> tuple[Tensor]:
+    return (native.forward([*operands], activation),)
 
 
-@_convolve.register_fake
-def _(x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool) -> Tensor:
-    return x.new_empty(x.shape)
+def _shapes(activation: bool, operands: list[Any]) -> tuple[Tensor]:
+    return (operands[0].new_empty(operands[0].shape),)
 
 
-@torch.library.custom_op("slicekit::short_convolution_adjoint", mutates_args=())
-def _adjoint(
-    x: Tensor,
-    window: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    activation: bool,
-    in_outputs: Tensor,
-) -> list[Tensor]:
-    with plain_torch():
-        found = native.backward([x, window, weight, bias], activation, in_outputs)
-        return [y for y in found if y is not None]
+def _backward(
+    activation: bool, operands: list[Any], results: Any, cotangents: list[Tensor], needed: Any
+) -> list[Tensor | None]:
+    return native.backward([*operands], activation, cotangents[0])
 
 
-@_adjoint.register_fake
-def _(
-    x: Tensor,
-    window: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    activation: bool,
-    in_outputs: Tensor,
-) -> list[Tensor]:
-    return [y.new_empty(y.shape) for y in (x, window, weight, bias) if y is not None]
+def _second(activation: bool, operands: list[Any]) -> tuple[Tensor]:
+    x, window, weight, bias = operands
+    return (in_torch(x, window, weight, bias, activation),)
 
 
-class _ShortConvolution(torch.autograd.Function):
-    """A tuple of one tensor, the outputs."""
-
-    @staticmethod
-    def forward(
-        x: Tensor, window: Tensor, weight: Tensor, bias: Tensor | None, activation: bool
-    ) -> tuple[Tensor]:
-        return (_convolve(x, window, weight, bias, activation),)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        *operands, ctx.activation = inputs
-        ctx.save_for_backward(*operands)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        operands = ctx.saved_tensors
-        # A Function inside a Function's backward is more than torch.compile can trace.
-        run: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
-        found = run(*operands, ctx.activation, gradients[0])
-        return *found, *([None] if operands[3] is None else []), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_ShortConvolution, info, in_dims, args)
-
-
-class _Adjoint(torch.autograd.Function):
-    """The gradients, differentiable through pure torch."""
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(_adjoint(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        *operands, ctx.activation, in_outputs = inputs
-        ctx.save_for_backward(*operands, in_outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        *operands, in_outputs = ctx.saved_tensors
-        given = [x for x in operands if x is not None]
-
-        def run(x: Tensor, window: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
-            return in_torch(x, window, weight, bias[0] if bias else None, ctx.activation)
-
-        def pullback(*args: Tensor) -> tuple[Tensor, ...]:
-            return torch.func.vjp(run, *args[:-1])[1](args[-1])
-
-        *found, in_in_outputs = torch.func.vjp(pullback, *given, in_outputs)[1](gradients)
-        return *found, *([None] if operands[3] is None else []), None, in_in_outputs
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_Adjoint, info, in_dims, args)
-
-
-register_flop_formula(torch.ops.slicekit.short_convolution)(of_short_convolution)
-register_flop_formula(torch.ops.slicekit.short_convolution_adjoint)(of_convolution_adjoint)
+SHORT_CONVOLUTION = Operator(
+    "short_convolution",
+    "bool activation",
+    _forward,
+    _shapes,
+    _backward,
+    _second,
+    flops=of_short_convolution,
+    keeps=(),
+    subject="short_convolution gives",
+)

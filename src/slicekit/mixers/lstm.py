@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.checks import check_finite
 from slicekit.dispatch import autocast_off, vjp
 from slicekit.layers.state import State, last_valid
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
-from slicekit.mixers.flop_counts import of_lstm, of_lstm_adjoint
+from slicekit.mixers.flop_counts import of_lstm
 from slicekit.mixers.headwise import check_dropout
+from slicekit.operators import Operator
 from slicekit.paths import valid_mask
 
 SATURATED = 1e4
@@ -92,7 +92,7 @@ class LSTM(Mixer):
             weights[0] = torch.cat([weights[0], self._holding(weights[0])], -1)
         with autocast_off(x.device):
             if torch.compiler.is_compiling():
-                y, _, cells = _fused(x, hidden, cell, weights)
+                y, _, cells = LOOP((), (x, hidden, cell, *weights))
             else:
                 y, _, cells = _run(x, hidden, cell, weights)
         last = last_valid(y, lengths)
@@ -125,56 +125,38 @@ def _run(
     return y, h.squeeze(0), c.squeeze(0)
 
 
-@torch.library.custom_op("slicekit::lstm", mutates_args=())
-def _fused(
-    x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(operands: list[Any]) -> tuple[Tensor, ...]:
     """The loop as one operator, which torch.compile does not unroll."""
+    x, hidden, cell, *weights = operands
     y, h, c = _run(x, hidden, cell, weights)
     return y.clone(memory_format=torch.contiguous_format), h.clone(), c.clone()
 
 
-@_fused.register_fake
-def _(
-    x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _shapes(operands: list[Any]) -> tuple[Tensor, ...]:
+    x, hidden, cell, *_ = operands
     y = x.new_empty(x.shape[0], x.shape[1], hidden.shape[-1])
     return y, hidden.new_empty(hidden.shape), cell.new_empty(cell.shape)
 
 
-@torch.library.custom_op("slicekit::lstm_adjoint", mutates_args=())
-def _adjoint(
-    x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], cotangents: list[Tensor]
-) -> list[Tensor]:
-    """Gradients of x, hidden, cell and the weights: the loop is run again, this time on tape."""
+def _backward(
+    operands: list[Any], results: Any, cotangents: list[Tensor], needed: Any
+) -> tuple[Tensor, ...]:
+    """The loop is run again, this time on tape."""
 
     def run(x: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         return _run(x, hidden, cell, list(weights))
 
-    _, pull = vjp(run, x, hidden, cell, *weights)
-    return [gradient.contiguous() for gradient in pull(tuple(cotangents))]
+    return vjp(run, *operands)[1](tuple(cotangents))
 
 
-@_adjoint.register_fake
-def _(
-    x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], cotangents: list[Tensor]
-) -> list[Tensor]:
-    return [t.new_empty(t.shape) for t in (x, hidden, cell, *weights)]
-
-
-def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
-    x, hidden, cell, weights = inputs
-    ctx.save_for_backward(x, hidden, cell, *weights)
-
-
-def _pull_back(ctx: Any, *cotangents: Tensor) -> Any:
-    x, hidden, cell, *weights = ctx.saved_tensors
-    in_x, in_hidden, in_cell, *in_weights = _adjoint(x, hidden, cell, weights, list(cotangents))
-    return in_x, in_hidden, in_cell, in_weights
-
-
-_fused.register_autograd(_pull_back, setup_context=_keep)
-
-
-register_flop_formula(torch.ops.slicekit.lstm)(of_lstm)
-register_flop_formula(torch.ops.slicekit.lstm_adjoint)(of_lstm_adjoint)
+LOOP = Operator(
+    "lstm",
+    "",
+    _forward,
+    _shapes,
+    _backward,
+    flops=of_lstm,
+    outputs=3,
+    keeps=(),
+    subject="a compiled LSTM gives",
+)

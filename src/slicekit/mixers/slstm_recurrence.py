@@ -18,12 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import apply, plain_torch
 from slicekit.mixers import slstm_passes as passes
-from slicekit.mixers.flop_counts import of_slstm, of_slstm_adjoint
-from slicekit.native.mapping import map_by_loop
+from slicekit.mixers.flop_counts import of_slstm
+from slicekit.operators import Operator
 
 CLOSED = -1e35
 """The logarithm of an input gate past the end, below any other so that it never is the maximum."""
@@ -65,29 +63,13 @@ def slstm_recurrence(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[
         (torch.Size([7, 2, 3, 4]), torch.Size([4, 2, 3, 4]))
     """
     operands = (driven, recurrent, state)
-    taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
-    results: Any
-    if torch.compiler.is_compiling() and not taped:
-        results = _loop(*operands, False)
-    else:
-        advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
-        results = apply(_Loop, "the fast loop of the sLSTM has", advice, *operands, taped)
-    hidden, last, *_ = results
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    hidden, last, *_ = SLSTM((keep,), operands)
     return hidden, last
 
 
-@torch.library.custom_op("slicekit::slstm", mutates_args=())
-def _loop(
-    driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    with plain_torch(), torch.no_grad():
-        return passes.forward(driven, recurrent, state, keep)
-
-
-@_loop.register_fake
-def _(
-    driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _shapes(keep: bool, operands: list[Any]) -> tuple[Tensor, ...]:
+    driven = operands[0]
     length, heads, batch, _, dim = driven.shape
     slots = length if keep else 1
     return (
@@ -99,90 +81,29 @@ def _(
     )
 
 
-@torch.library.custom_op("slicekit::slstm_adjoint", mutates_args=())
-def _adjoint(
-    recurrent: Tensor,
-    start: Tensor,
-    hidden: Tensor,
-    gates: Tensor,
-    log_forget: Tensor,
-    memories: Tensor,
-    in_hidden: Tensor,
-    in_last: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    with plain_torch(), torch.no_grad():
-        return passes.backward(
-            recurrent, start, hidden, gates, log_forget, memories, in_hidden, in_last
-        )
+def _forward(keep: bool, operands: list[Any]) -> tuple[Tensor, ...]:
+    driven, recurrent, state = operands
+    return passes.forward(driven, recurrent, state, keep)
 
 
-@_adjoint.register_fake
-def _(
-    recurrent: Tensor,
-    start: Tensor,
-    hidden: Tensor,
-    gates: Tensor,
-    log_forget: Tensor,
-    memories: Tensor,
-    in_hidden: Tensor,
-    in_last: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return (
-        gates.new_empty(gates.shape),
-        recurrent.new_empty(recurrent.shape),
-        gates.new_empty(4, *hidden.shape[1:]),
-    )
+def _backward(
+    keep: bool, operands: list[Any], results: list[Any], cotangents: list[Tensor], needed: Any
+) -> tuple[Tensor, ...]:
+    _, recurrent, start = operands
+    hidden, _, *kept = results
+    return passes.backward(recurrent, start, hidden, *kept, *cotangents)
 
 
-class _Loop(torch.autograd.Function):
-    """What `passes.forward` returns; the first two are differentiable."""
-
-    @staticmethod
-    def forward(driven: Tensor, recurrent: Tensor, state: Tensor, keep: bool) -> tuple[Tensor, ...]:
-        return _loop(driven, recurrent, state, keep)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        _, recurrent, state, _ = inputs
-        hidden, _, *kept = output
-        ctx.save_for_backward(recurrent, state, hidden, *kept)
-        ctx.mark_non_differentiable(*kept)
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        recurrent, state, hidden, *kept = ctx.saved_tensors
-        in_hidden, in_last = gradients[:2]
-        in_hidden = torch.zeros_like(hidden) if in_hidden is None else in_hidden
-        in_last = torch.zeros_like(state) if in_last is None else in_last
-        # A Function inside a Function's backward is more than torch.compile can trace.
-        adjoint: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
-        return *adjoint(recurrent, state, hidden, *kept, in_hidden, in_last), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_Loop, info, in_dims, args)
-
-
-class _Adjoint(torch.autograd.Function):
-    """The backward pass as a Function of its own, so that a second derivative is refused."""
-
-    @staticmethod
-    def forward(*operands: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _adjoint(*operands)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError("the fast loop of the sLSTM gives first derivatives only")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_Adjoint, info, in_dims, args)
-
-
-register_flop_formula(torch.ops.slicekit.slstm)(of_slstm)
-register_flop_formula(torch.ops.slicekit.slstm_adjoint)(of_slstm_adjoint)
+SLSTM = Operator(
+    "slstm",
+    "bool keep",
+    _forward,
+    _shapes,
+    _backward,
+    flops=of_slstm,
+    outputs=2,
+    reads=(1, 2),
+    keeps=(0, 2, 3, 4),
+    twins={0: 2},
+    subject="the fast loop of the sLSTM gives",
+)

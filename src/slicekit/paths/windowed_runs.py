@@ -4,14 +4,14 @@ The kernel is an opaque operator with a derivative of its own; a second derivati
 pure torch.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import apply, plain_torch
 from slicekit.native import log_signatures as native
+from slicekit.operators import Operator
 from slicekit.paths.lie_bases import LieBasis, hall, lyndon
 from slicekit.paths.tensor_algebra import signature, tensor_log
 
@@ -34,12 +34,8 @@ def run_windows(
         (batch, windows, basis.size).
     """
     if native.suits(increments, basis):
-        advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
-        result = apply(
-            *(_LogSignatures, "log_signatures has", advice, increments, edges, window, basis)
-        )
-        assert isinstance(result, Tensor)
-        return result
+        settings = (basis.name, basis.channels, basis.depth, window)
+        return LOG_SIGNATURES(settings, (increments, edges))[0]
     return in_torch(increments, basis, window, edges)
 
 
@@ -103,141 +99,66 @@ def _increment_and_areas(increments: Tensor, basis: LieBasis, stream: bool) -> T
     return torch.cat([increments.sum(-2), (half - half.mT)[..., left, right]], -1)
 
 
-@torch.library.custom_op("slicekit::log_signatures", mutates_args=())
 def _forward(
-    increments: Tensor, edges: Tensor | None, window: int, name: str, channels: int, depth: int
-) -> Tensor:
-    with plain_torch():
-        return native.forward(increments, BASES[name](channels, depth), window, edges)
+    name: str, channels: int, depth: int, window: int, operands: list[Any]
+) -> list[Tensor]:
+    """Increments may have further axes in front, and edges then the same."""
+    basis = BASES[name](channels, depth)
+    increments, edges = _folded(operands)
+    found = native.forward(increments, basis, window, edges)
+    return [found.unflatten(0, operands[0].shape[:-2])]
 
 
-@_forward.register_fake
-def _(
-    increments: Tensor, edges: Tensor | None, window: int, name: str, channels: int, depth: int
-) -> Tensor:
+def _shapes(name: str, channels: int, depth: int, window: int, operands: list[Any]) -> list[Tensor]:
+    increments, edges = operands
     windows = native.window_count(increments, window, edges)
-    return increments.new_empty(increments.shape[0], windows, BASES[name](channels, depth).size)
+    size = BASES[name](channels, depth).size
+    return [increments.new_empty(*increments.shape[:-2], windows, size)]
 
 
-@torch.library.custom_op("slicekit::log_signatures_pullback", mutates_args=())
-def _pullback(
-    increments: Tensor,
-    edges: Tensor | None,
-    gradient: Tensor,
-    window: int,
+def _backward(
     name: str,
     channels: int,
     depth: int,
-) -> Tensor:
-    with plain_torch():
-        basis = BASES[name](channels, depth)
-        return native.pullback(increments, gradient, basis, window, edges)
-
-
-@_pullback.register_fake
-def _(
-    increments: Tensor,
-    edges: Tensor | None,
-    gradient: Tensor,
     window: int,
-    name: str,
-    channels: int,
-    depth: int,
-) -> Tensor:
-    return torch.empty_like(increments, memory_format=torch.contiguous_format)
+    operands: list[Any],
+    results: Any,
+    cotangents: list[Tensor],
+    needed: Any,
+) -> list[Tensor | None]:
+    basis = BASES[name](channels, depth)
+    increments, edges = _folded(operands)
+    gradient = cotangents[0].flatten(0, -3)
+    found = native.pullback(increments, gradient, basis, window, edges)
+    return [found.view(operands[0].shape), None]
 
 
-def _flops(
-    increments: tuple[int, ...],
-    edges: Any,
-    window: int,
-    name: str,
-    channels: int,
-    depth: int,
-    **_: Any,
-) -> int:
+def _second(name: str, channels: int, depth: int, window: int, operands: list[Any]) -> list[Tensor]:
+    increments, edges = _folded(operands)
+    found = in_torch(increments, BASES[name](channels, depth), window, edges)
+    return [found.unflatten(0, operands[0].shape[:-2])]
+
+
+def _folded(operands: list[Any]) -> tuple[Tensor, Tensor | None]:
+    """All axes in front as one."""
+    increments, edges = operands
+    return increments.flatten(0, -3), None if edges is None else edges.flatten(0, -2)
+
+
+def _flops(name: str, channels: int, depth: int, window: int, shapes: list[Any]) -> int:
     """Chen's relation for each increment: a product for each element of the basis."""
-    return 2 * increments[0] * increments[1] * BASES[name](channels, depth).size
+    return 2 * math.prod(shapes[0][:-1]) * BASES[name](channels, depth).size
 
 
-def _pullback_flops(
-    increments: tuple[int, ...], edges: Any, gradient: Any, *rest: Any, **_: Any
-) -> int:
-    """Twice the forward pass."""
-    return 2 * _flops(increments, edges, *rest)
-
-
-register_flop_formula(torch.ops.slicekit.log_signatures)(_flops)
-register_flop_formula(torch.ops.slicekit.log_signatures_pullback)(_pullback_flops)
-
-
-def _key(basis: LieBasis) -> tuple[str, int, int]:
-    """What an operator is told of a basis."""
-    return basis.name, basis.channels, basis.depth
-
-
-class _Pullback(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        increments: Tensor, edges: Tensor | None, gradient: Tensor, window: int, basis: LieBasis
-    ) -> Tensor:
-        return _pullback(increments, edges, gradient, window, *_key(basis))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        *tensors, ctx.window, ctx.basis = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        increments, edges, gradient = ctx.saved_tensors
-
-        def run(x: Tensor) -> Tensor:
-            return in_torch(x, ctx.basis, ctx.window, edges)
-
-        def pullback(x: Tensor, g: Tensor) -> Tensor:
-            return torch.func.vjp(run, x)[1](g)[0]
-
-        in_increments, in_gradient = torch.func.vjp(pullback, increments, gradient)[1](gradients[0])
-        return in_increments, None, in_gradient, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        folded = _folded(info.batch_size, in_dims, args[:3])
-        return _Pullback.apply(*folded, *args[3:]).unflatten(0, (info.batch_size, -1)), 0
-
-
-class _LogSignatures(torch.autograd.Function):
-    @staticmethod
-    def forward(increments: Tensor, edges: Tensor | None, window: int, basis: LieBasis) -> Tensor:
-        return _forward(increments, edges, window, *_key(basis))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        *tensors, ctx.window, ctx.basis = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        window, basis = ctx.window, ctx.basis
-        # A Function inside a Function's backward is more than torch.compile can trace.
-        if torch.compiler.is_compiling():
-            pulled = _pullback(*ctx.saved_tensors, gradients[0], window, *_key(basis))
-            return pulled, None, None, None
-        pulled = _Pullback.apply(*ctx.saved_tensors, gradients[0], window, basis)
-        return pulled, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        folded = _folded(info.batch_size, in_dims, args[:2])
-        return _LogSignatures.apply(*folded, *args[2:]).unflatten(0, (info.batch_size, -1)), 0
-
-
-def _folded(size: int, dims: tuple, tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    """The vmapped axis of each put into the batch."""
-    folded = []
-    for x, dim in zip(tensors, dims, strict=False):
-        if x is not None:
-            x = (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-        folded.append(x)
-    return folded
+LOG_SIGNATURES = Operator(
+    "log_signatures",
+    "str name, int channels, int depth, int window",
+    _forward,
+    _shapes,
+    _backward,
+    _second,
+    flops=_flops,
+    keeps=(),
+    subject="log_signatures gives",
+    leading=True,
+)

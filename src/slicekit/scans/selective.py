@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.checks import (
     HALF,
@@ -31,17 +30,15 @@ from slicekit.checks import (
     check_lengths,
     check_same_device,
     check_shape,
-    concrete,
 )
-from slicekit.dispatch import apply, plain_torch
 from slicekit.native import available, reason, warn_once
 from slicekit.native import selective as native
-from slicekit.native.mapping import map_by_loop
+from slicekit.operators import Operator
 from slicekit.paths import mask_past_end
 from slicekit.scans.base import Scan
 from slicekit.scans.chunked import Chunked
 from slicekit.scans.entry import propagate
-from slicekit.scans.flop_counts import of_selective_adjoint, of_selective_scan
+from slicekit.scans.flop_counts import of_selective_scan
 from slicekit.scans.native import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
@@ -129,7 +126,8 @@ def _run(
     inputs = operands[2]
     if scan is None or isinstance(scan, Native):
         if native.suits(inputs):
-            return _run_kernel(operands, lengths)
+            outputs, last, _ = SELECTIVE_SCAN((), (*operands, lengths))
+            return outputs, last
         if scan is not None:
             obstacle = reason() or f"there is no kernel for {inputs.dtype} on {inputs.device.type}"
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
@@ -142,15 +140,6 @@ def _run(
     if isinstance(scan, Recurrent):
         return _run_part(scan, *operands)
     return _run_chunks(operands, Chunked() if scan is None else scan)
-
-
-def _run_kernel(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    taped = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
-    if concrete(*operands) and not taped:
-        return native.forward(operands, lengths)[:2]
-    advice = "use scan=Recurrent(), where a scan can be chosen"
-    outputs, last, _ = apply(_SelectiveScan, "selective_scan has", advice, *operands, lengths)
-    return outputs, last
 
 
 def _run_part(
@@ -184,127 +173,34 @@ def _run_chunks(operands: list[Tensor], scan: Scan) -> tuple[Tensor, Tensor]:
     return torch.cat(outputs, 1), state
 
 
-@torch.library.custom_op("slicekit::selective_scan", mutates_args=())
-def _scan(
-    steps: Tensor,
-    rates: Tensor,
-    inputs: Tensor,
-    left: Tensor,
-    readout: Tensor,
-    state: Tensor,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    with plain_torch():
-        return native.forward([steps, rates, inputs, left, readout, state], lengths)
+def _forward(operands: list[Any]) -> tuple[Tensor, ...]:
+    """Outputs, last state, and what the backward pass makes the others from."""
+    *tensors, lengths = operands
+    return native.forward(tensors, lengths)
 
 
-@_scan.register_fake
-def _(
-    steps: Tensor,
-    rates: Tensor,
-    inputs: Tensor,
-    left: Tensor,
-    readout: Tensor,
-    state: Tensor,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _shapes(operands: list[Any]) -> tuple[Tensor, ...]:
+    inputs, state = operands[2], operands[5]
     starts = inputs.new_empty(native.start_shape(inputs, state.shape[-1]))
     return inputs.new_empty(inputs.shape), state.new_empty(state.shape), starts
 
 
-@torch.library.custom_op("slicekit::selective_scan_adjoint", mutates_args=())
-def _adjoint(
-    steps: Tensor,
-    rates: Tensor,
-    inputs: Tensor,
-    left: Tensor,
-    readout: Tensor,
-    state: Tensor,
-    lengths: Tensor | None,
-    starts: Tensor,
-    in_outputs: Tensor,
-    in_last: Tensor,
-) -> list[Tensor]:
-    with plain_torch():
-        operands = [steps, rates, inputs, left, readout, state]
-        return native.backward(operands, lengths, starts, in_outputs, in_last)
+def _backward(
+    operands: list[Any], results: list[Any], cotangents: list[Tensor], needed: list[bool]
+) -> list[Tensor | None]:
+    *tensors, lengths = operands
+    return [*native.backward(tensors, lengths, results[2], *cotangents), None]
 
 
-@_adjoint.register_fake
-def _(
-    steps: Tensor,
-    rates: Tensor,
-    inputs: Tensor,
-    left: Tensor,
-    readout: Tensor,
-    state: Tensor,
-    lengths: Tensor | None,
-    starts: Tensor,
-    in_outputs: Tensor,
-    in_last: Tensor,
-) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in (steps, rates, inputs, left, readout, state)]
-
-
-class _SelectiveScan(torch.autograd.Function):
-    """What the kernel returns; the first two are differentiable."""
-
-    @staticmethod
-    def forward(
-        steps: Tensor,
-        rates: Tensor,
-        inputs: Tensor,
-        left: Tensor,
-        readout: Tensor,
-        state: Tensor,
-        lengths: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return _scan(steps, rates, inputs, left, readout, state, lengths)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        starts = output[2]
-        ctx.save_for_backward(*inputs, starts)
-        ctx.mark_non_differentiable(starts)
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        saved = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
-        in_outputs, in_last = gradients[:2]
-        in_outputs = torch.zeros_like(saved[2]) if in_outputs is None else in_outputs
-        in_last = torch.zeros_like(saved[5]) if in_last is None else in_last
-        # A Function inside a Function's backward is more than torch.compile can trace.
-        run: Any = _adjoint if torch.compiler.is_compiling() else _Adjoint.apply
-        return *run(*saved, in_outputs, in_last), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_SelectiveScan, info, in_dims, args)
-
-
-class _Adjoint(torch.autograd.Function):
-    """The backward pass as a Function of its own, so that a second derivative is refused."""
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(_adjoint(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError(
-            "selective_scan gives first derivatives only; for second derivatives use "
-            "scan=Recurrent(), where a scan can be chosen"
-        )
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return map_by_loop(_Adjoint, info, in_dims, args)
-
-
-register_flop_formula(torch.ops.slicekit.selective_scan)(of_selective_scan)
-register_flop_formula(torch.ops.slicekit.selective_scan_adjoint)(of_selective_adjoint)
+SELECTIVE_SCAN = Operator(
+    "selective_scan",
+    "",
+    _forward,
+    _shapes,
+    _backward,
+    flops=of_selective_scan,
+    outputs=2,
+    keeps=(2,),
+    subject="selective_scan gives",
+    advice="use scan=Recurrent(), where a scan can be chosen",
+)

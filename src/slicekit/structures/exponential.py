@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import apply, plain_torch, vjp
+from slicekit.dispatch import vjp
 from slicekit.handles import recording
 from slicekit.native import exponential as native
+from slicekit.operators import Operator
 from slicekit.structures.base import Generator, Transition
 
 MAX_SQUARINGS = 64
@@ -65,97 +65,45 @@ def _exponential(a: Tensor) -> Tensor:
     return (_exponential_minus_identity(a - mean * unit) + unit) * mean.exp()
 
 
-@torch.library.custom_op("slicekit::matrix_exponential", mutates_args=())
-def _forward(a: Tensor) -> Tensor:
-    with plain_torch():
-        if native.suits(a):
-            return native.forward(a)
-        return _exponential(a).contiguous()
+def _forward(operands: list[Tensor]) -> tuple[Tensor]:
+    (a,) = operands
+    return (native.forward(a) if native.suits(a) else _exponential(a).contiguous(),)
 
 
-@_forward.register_fake
-def _(a: Tensor) -> Tensor:
-    return torch.empty_like(a, memory_format=torch.contiguous_format)
+def _shapes(operands: list[Tensor]) -> tuple[Tensor]:
+    return (torch.empty_like(operands[0], memory_format=torch.contiguous_format),)
 
 
-@torch.library.custom_op("slicekit::matrix_exponential_pullback", mutates_args=())
-def _pullback(a: Tensor, cotangent: Tensor) -> Tensor:
+def _backward(
+    operands: list[Tensor], results: Any, cotangents: list[Tensor], needed: Any
+) -> tuple[Tensor, ...]:
+    (a,) = operands
     if native.suits(a):
-        with plain_torch():
-            return native.pullback(a, cotangent)
-    return vjp(lambda x: (_exponential(x),), a)[1]((cotangent,))[0].contiguous()
+        return (native.pullback(a, cotangents[0]),)
+    return vjp(lambda x: (_exponential(x),), a)[1](tuple(cotangents))
 
 
-@_pullback.register_fake
-def _(a: Tensor, cotangent: Tensor) -> Tensor:
-    return torch.empty_like(a, memory_format=torch.contiguous_format)
+def _second(operands: list[Tensor]) -> tuple[Tensor]:
+    return (torch.matrix_exp(operands[0]),)
 
 
-def _flops(a: tuple[int, ...], *_: Any, **__: Any) -> int:
+def _flops(shapes: list[tuple[int, ...]]) -> int:
     """Some ten products of matrices for each exponential."""
-    return 2 * 10 * math.prod(a) * a[-1]
+    return 2 * 10 * math.prod(shapes[0]) * shapes[0][-1]
 
 
-def _pullback_flops(a: tuple[int, ...], *_: Any, **__: Any) -> int:
-    """Twice the exponential."""
-    return 2 * _flops(a)
-
-
-register_flop_formula(torch.ops.slicekit.matrix_exponential)(_flops)
-register_flop_formula(torch.ops.slicekit.matrix_exponential_pullback)(_pullback_flops)
-
-
-def _reference_pullback(a: Tensor, cotangent: Tensor) -> Tensor:
-    """The same from torch.matrix_exp: corner of the exponential of [[A*, G], [0, A*]]."""
-    star, size = a.mH, a.shape[-1]
-    top = torch.cat([star, cotangent], -1)
-    bottom = torch.cat([torch.zeros_like(star), star], -1)
-    return torch.matrix_exp(torch.cat([top, bottom], -2))[..., :size, size:]
-
-
-class _Pullback(torch.autograd.Function):
-    @staticmethod
-    def forward(a: Tensor, cotangent: Tensor) -> Tensor:
-        return _pullback(a, cotangent)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        _, pull = torch.func.vjp(_reference_pullback, *ctx.saved_tensors)[:2]
-        return pull(gradients[0])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        rows = (
-            x.movedim(d, 0) if d is not None else x.expand(info.batch_size, *x.shape)
-            for x, d in zip(args, in_dims, strict=True)
-        )
-        return _Pullback.apply(*rows), 0
-
-
-class _MatrixExponential(torch.autograd.Function):
-    @staticmethod
-    def forward(a: Tensor) -> Tensor:
-        return _forward(a)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        (a,) = ctx.saved_tensors
-        # A Function inside a Function's backward is more than torch.compile can trace.
-        if torch.compiler.is_compiling():
-            return _pullback(a, gradients[0])
-        return _Pullback.apply(a, gradients[0])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return _MatrixExponential.apply(args[0].movedim(in_dims[0], 0)), 0
+MATRIX_EXPONENTIAL = Operator(
+    "matrix_exponential",
+    "",
+    _forward,
+    _shapes,
+    _backward,
+    _second,
+    flops=_flops,
+    keeps=(),
+    subject="matrix_exponential gives",
+    leading=True,
+)
 
 
 def matrix_exponential(a: Tensor) -> Tensor:
@@ -166,10 +114,7 @@ def matrix_exponential(a: Tensor) -> Tensor:
         >>> matrix_exponential(half_turn).diagonal()
         tensor([-1., -1.])
     """
-    advice = "take them in reverse mode: torch.func.grad, vjp or jacrev"
-    result = apply(_MatrixExponential, "matrix_exponential has", advice, a)
-    assert isinstance(result, Tensor)
-    return result
+    return MATRIX_EXPONENTIAL((), (a,))[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,97 @@
+"""One way to call a kernel: a C struct with sizes, addresses and work space.
+
+A struct ends with `work`, the address of as many bytes as the kernel asks for, and `work_bytes`.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import Structure, byref, c_int64, c_void_p
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicekit.native.arrays import Expected, fill
+from slicekit.native.library import check, library
+
+
+@lru_cache(maxsize=64)
+def function(name: str) -> Any:
+    """A function of the library that returns a status or a size."""
+    loaded = library()
+    if loaded is None:
+        raise RuntimeError(f"native {name}: there is no native library")
+    try:
+        found = getattr(loaded.c, name)
+    except AttributeError as error:
+        raise OSError(
+            f"{loaded.path} is older than this slicekit: it has no {name}; install it again"
+        ) from error
+    found.restype = c_int64
+    return found
+
+
+def sizes(*names: str) -> list[tuple[str, Any]]:
+    """Fields of a struct that are whole numbers."""
+    return [(name, c_int64) for name in names]
+
+
+def addresses(*names: str) -> list[tuple[str, Any]]:
+    """Fields of a struct that are addresses."""
+    return [(name, c_void_p) for name in names]
+
+
+WORK = [*addresses("work"), *sizes("work_bytes")]
+"""The last fields of a struct."""
+
+
+class Task(Structure):
+    """A struct of sizes and addresses."""
+
+    def expected(self) -> Mapping[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        raise NotImplementedError
+
+
+class Kernel:
+    """The functions of the library that take one struct.
+
+    Args:
+        name: `slicekit_{name}_{way}` runs it.
+        measure: the function that says how much work space a way needs, `{way}` for its name; it
+            takes the struct, and whether the pass is a backward one.
+    """
+
+    def __init__(self, name: str, measure: str) -> None:
+        """Look for nothing yet."""
+        self.name, self.measure = name, measure
+
+    def call(self, way: str, task: Any, arrays: Mapping[str, Tensor | None]) -> None:
+        """Run it, with as much work space as it asks for.
+
+        Args:
+            way: which of its functions, such as "forward".
+            task: its sizes.
+            arrays: plain tensors under the task's names, or None for those that are not there.
+
+        Raises:
+            ValueError: if one is not what the kernel takes it for.
+            RuntimeError: if there is no library, or the kernel refuses what it is given.
+        """
+        fill(task, task.expected(), arrays)
+        self.run(way, task, self.bytes(way, task))
+
+    def bytes(self, way: str, task: Any) -> int:
+        """How much work space it asks for."""
+        name = self.measure.format(way=way)
+        needed = function(name)(byref(task), c_int64(way == "backward"))
+        check(max(0, -needed), name)
+        return needed
+
+    def run(self, way: str, task: Any, needed: int) -> None:
+        """Run it with that much work space; the arrays are set."""
+        name = f"slicekit_{self.name}_{way}"
+        work = torch.empty(needed, dtype=torch.uint8, device="cpu")
+        task.work, task.work_bytes = work.data_ptr(), needed
+        check(function(name)(ctypes.c_void_p(ctypes.addressof(task))), name)
