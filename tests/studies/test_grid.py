@@ -82,7 +82,7 @@ def test_results_hold_every_run_and_nothing_that_differs_from_time_to_time(whole
     assert "seconds" not in results["runs"][0]
     table = (whole / "results.md").read_text()
     every = "### Quick look, no result: Every run"
-    for expected in ("| orthogonal-slice", "| mean", "paper: LSTM", every, "seconds"):
+    for expected in ("| orthogonal-slice", "| mean", "paper: lstm", every, "seconds"):
         assert expected in table
 
 
@@ -162,7 +162,7 @@ def test_other_lengths_and_models_add_to_the_tables(copy: Path) -> None:
     assert cells["orthogonal-slice", "0"][1] == "-" and "/" in cells["orthogonal-slice", "0"][3]
     assert all("/" in cell for cell in cells["de-lncde", "0"][1:]), "tested before, and now"
     assert "/" in cells["bd-slice", "0"][1] and cells["bd-slice", "0"][3] == "-"
-    assert cells["de-lncde", "0"][0] == "10" and cells["paper: Mamba", "-"][0] == "100,000"
+    assert cells["de-lncde", "0"][0] == "10" and cells["paper: mamba", "-"][0] == "100,000"
     assert "Quick look, no result" in text
 
 

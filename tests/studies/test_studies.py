@@ -10,6 +10,7 @@ from slicekit import catalogue, tasks
 from slicekit.studies import STUDIES, Choice, Outcome, Plan, Study, make
 from slicekit.studies.a5_layers import A5Layers
 from slicekit.studies.languages import LANGUAGES, PAPER, Languages
+from slicekit.studies.line_ups import SIZES, SLICES
 from slicekit.studies.tables import Table
 from tests.studies.outcomes import made_up
 
@@ -99,7 +100,8 @@ def test_the_paper_stands_beside_our_layers() -> None:
     (table,) = A5Layers().tables(Choice(), [])
     said = {row[0]: row[-1] for row in table.rows}
     assert said["bd-slice"] == "1 at every length"
-    assert said["d-slice"] == said["paper: Mamba"] == "more as the length grows"
+    assert said["d-slice"] == said["mamba"] == "more as the length grows"
+    assert said["rwkv7"] == "-"
 
 
 def test_word_problems_take_one_recipe_for_all_groups() -> None:
@@ -118,7 +120,7 @@ def test_lengths_of_the_paper_are_tested_and_more() -> None:
 
 
 def test_languages_are_averaged_for_each_seed_and_over_seeds() -> None:
-    choice, study = Choice(seeds=(0, 1)), Languages()
+    choice, study = Choice(models=("projective-slice",), seeds=(0, 1)), Languages()
     outcomes = [
         made_up(plan, accuracy=lambda _, plan=plan: _accuracy(plan))
         for plan in study.wanted(choice, {})
@@ -137,6 +139,23 @@ def _accuracy(plan: Plan) -> float:
     if plan.task != "cycle-navigation":
         return 0.9
     return 1.0 if plan.settings.seed == 0 else 0.8
+
+
+def test_the_sixteen_sizes_stand_beside_those_of_the_paper() -> None:
+    choice, study = Choice(models=("sizes",), seeds=(0,)), Languages()
+    plans = study.wanted(choice, {})
+    assert len(plans) == 16 * 4
+    table = study.tables(choice, [made_up(plan) for plan in plans])[0]
+    papers = {row[0]: row[-1] for row in table.rows}
+    assert papers["paper: dplr-slice:dim=57,rank=4"] == "85.1"
+    assert {f"paper: {model}" for model in SIZES} < set(papers)
+
+
+def test_groups_of_models_stand_for_their_models() -> None:
+    found = make("a5-lengths").chosen_models(Choice(models=("orthogonal-slice", "slices", "mamba")))
+    assert found == ("orthogonal-slice", *SLICES, "mamba")
+    with pytest.raises(ValueError, match="unknown model 'slice'"):
+        make("a5-lengths").chosen_models(Choice(models=("slice",)))
 
 
 def test_an_average_needs_all_languages() -> None:

@@ -22,6 +22,7 @@ from slicekit.studies import (
     uea_robustness,
 )
 from slicekit.studies.classifiers import HYDRA, NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
+from slicekit.studies.line_ups import FIELDS
 from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
@@ -32,7 +33,7 @@ from tests.tasks.archives_on_disk import TEST, write_archive
 pytest.importorskip("sklearn")
 
 NAME = "SelfRegulationSCP1"
-PAPERS_AVERAGES = {"bd-slice": 64.0, "Log-NCDE": 64.3, "d-slice": 61.7, "S5": 61.8, "Mamba": 58.6}
+PAPERS_AVERAGES = {"bd-slice": 64.0, "log-ncde": 64.3, "d-slice": 61.7, "s5": 61.8, "mamba": 58.6}
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +64,12 @@ def done(plan: Plan, accuracy: float = 0.5) -> Outcome:
 
 def test_the_papers_part_has_every_model_generator_and_seed(folder: Path) -> None:
     plans = study().wanted(Choice(parts=("paper",), data=str(folder)), {})
-    assert len({plan.name for plan in plans}) == len(plans) == 7 * 2 * 5
+    assert len({plan.name for plan in plans}) == len(plans) == (11 * 2 + 3) * 5
     assert {plan.task for plan in plans} == {NAME}, "the only one of the paper's that is there"
     assert {plan.options["seed"] for plan in plans} == {2345, 3456, 4567, 5678, 6789}
     assert {plan.options["splits"] for plan in plans} == {"legacy", "partitionable"}
+    fields = {plan.options["splits"] for plan in plans if plan.model in FIELDS}
+    assert fields == {"legacy"}, "their steps take seconds"
 
 
 @pytest.mark.usefixtures("aeon")
@@ -119,9 +122,14 @@ def test_tables_show_the_paper_beside_ours_and_what_was_skipped(choice: Choice) 
     tables = {table.title: table for table in study().tables(choice, outcomes)}
     means, seeds, default, dropped = tables.values()
     rows = {row[:2]: row[2:] for row in means.rows}
-    assert rows["bd-slice", "legacy"] == ("1", "50.00 ± 0.00")
-    assert rows["paper: bd-slice", "-"] == ("100,000", "85 ± 2")
-    assert len(seeds.rows) == 7 * 2 * 5 and seeds.rows[0][2:] == ("2345", "1", "50.00 (75.00)")
+    rank = f"{(1 + len(rows) - len(PAPER)) / 2:.1f}"  # all are alike
+    assert rows["bd-slice", "legacy"] == ("1", "50.00 ± 0.00", "50.00", rank, "2,000")
+    assert rows["paper: bd-slice", "-"] == ("100,000", "85 ± 2", "85.00", "2.5", "-")
+    assert len(seeds.rows) == (11 * 2 + 3) * 5 and seeds.rows[0][2:] == (
+        "2345",
+        "1",
+        "50.00 (75.00)",
+    )
     rows = {row[0]: row[1:] for row in default.rows}
     assert rows[NAME][4] == "skipped" and rows["BasicMotions"][4] == "50.00"
     assert rows["mean of 1"][:5] == ("50.00",) * 5
@@ -281,7 +289,7 @@ def test_a_study_is_done_and_kept(folder: Path, tmp_path: Path) -> None:
     assert not standing.failures and len(standing.outcomes) == 1 + 1 + 2
     before = (tmp_path / "results.json").read_bytes()
     text = (tmp_path / "results.md").read_text()
-    for expected in ("| d-slice", "paper: Mamba", "The default classifier", "dropped at random"):
+    for expected in ("| d-slice", "paper: mamba", "The default classifier", "dropped at random"):
         assert expected in text
     conduct(study(), chosen, tmp_path)
     assert (tmp_path / "results.json").read_bytes() == before

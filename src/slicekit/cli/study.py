@@ -34,7 +34,11 @@ def study_command(
         str | None, typer.Argument(help="Which study; without one, they are listed.")
     ] = None,
     models: Annotated[
-        str | None, typer.Option(help="Names of `slicekit models`, as in bd-slice:dim=64,mamba.")
+        str | None,
+        typer.Option(
+            help="Names of `slicekit models`, as in bd-slice:dim=64,mamba; slices, baselines "
+            "and sizes are the paper's."
+        ),
     ] = None,
     recipe: Annotated[
         str, typer.Option(help="fast, ours, or paper, the published protocol.")
@@ -88,7 +92,8 @@ def study_command(
     \b
     Examples:
       slicekit study                                           which there are
-      slicekit study languages                                 our recipe, five seeds
+      slicekit study languages --models slices,baselines       our recipes, five seeds
+      slicekit study languages --models sizes                  the appendix's sixteen sizes
       slicekit study a5-lengths --models bd-slice --steps 5000 --seeds 0,1
       slicekit study a5-lengths --recipe paper                 100,000 steps each, as published
       slicekit study a5-layers --lengths 3,10,20 --processes 2

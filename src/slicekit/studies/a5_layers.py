@@ -9,6 +9,8 @@ from typing import Any
 
 from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
+from slicekit.studies.a5_lengths import papers_rows
+from slicekit.studies.line_ups import BASELINES, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, steps_made
@@ -28,17 +30,13 @@ PAPER = {
     "de-lncde": ONE,
     "d-slice": GROWING,
     "d-de-slice": GROWING,
+    "lstm": ONE,
+    "slstm": ONE,
+    "mlstm": GROWING,
+    "mamba": GROWING,
+    "gated-deltaproduct": GROWING,
 }
-"""What the paper says of its own models, after 100,000 steps each."""
-
-BASELINES = {
-    "LSTM (recurrent)": ONE,
-    "sLSTM (recurrent)": ONE,
-    "mLSTM": GROWING,
-    "Mamba": GROWING,
-    "Gated DeltaProduct[-1,1]": GROWING,
-}
-"""What it says of others."""
+"""What the paper says, after 100,000 steps each."""
 
 Needed = dict[tuple[str, int, int], str]
 """A number of layers by model, seed and length."""
@@ -54,7 +52,7 @@ class A5Layers(Study):
 
     name = "a5-layers"
     summary = "A5: the smallest number of layers with more than 90% validation accuracy"
-    models = ("orthogonal-slice", *PAPER)
+    models = ("orthogonal-slice", *SLICES, *BASELINES)
     seeds = (0,)
 
     def lengths(self, choice: Choice) -> tuple[int, ...]:
@@ -154,11 +152,7 @@ class A5Layers(Study):
                 own = [x for x in outcomes if (x.plan.label, x.plan.settings.seed) == (row, seed)]
                 cells = (found[row, seed, length] for length in lengths)
                 rows.append((row, str(seed), steps_made(own), *cells, _said(model)))
-        empty = [NOTHING] * len(lengths)
-        rows += [
-            (f"paper: {name}", NOTHING, PAPERS_STEPS, *empty, said)
-            for name, said in BASELINES.items()
-        ]
+        rows += papers_rows(PAPER, outcomes, len(lengths))
         columns = ("model", "seed", "steps", *(f"k={length}" for length in lengths), "the paper")
         note = (
             "Smallest number of layers for words of length k, and the steps that we made at most "

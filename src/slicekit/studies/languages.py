@@ -8,6 +8,7 @@ from typing import Any
 from slicekit import figures
 from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
+from slicekit.studies.line_ups import BASELINES, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import (
@@ -65,6 +66,50 @@ PAPER: dict[str, tuple[str, str, str, str, str]] = {
 }
 """The paper's table: mean and deviation over five runs of 100,000 steps, on lengths 40 to 256."""
 
+PAPERS_SIZES: dict[str, tuple[str, str, str, str, str]] = {
+    "d-slice:dim=128": ("69.5 ± 6.3", "100.0 ± 0.0", "20.8 ± 0.2", "89.1 ± 18.6", "69.9"),
+    "d-slice:dim=512": ("59.7 ± 5.1", "100.0 ± 0.0", "20.9 ± 0.1", "100.0 ± 0.0", "70.2"),
+    "wh-slice:dim=128": ("69.7 ± 8.8", "93.1 ± 13.9", "20.5 ± 0.3", "50.7 ± 0.3", "58.5"),
+    "wh-slice:dim=512": ("35.5 ± 1.8", "58.5 ± 2.5", "23.8 ± 1.1", "71.4 ± 12.9", "47.3"),
+    "bd-slice:dim=256,block=2": ("92.5 ± 14.0", "72.7 ± 3.0", "37.7 ± 2.6", "99.6 ± 0.8", "75.6"),
+    "bd-slice:dim=128,block=4": ("99.8 ± 0.2", "85.9 ± 11.3", "54.0 ± 12.5", "95.3 ± 3.9", "83.8"),
+    "bd-slice:dim=64,block=8": ("99.9 ± 0.1", "91.3 ± 6.3", "70.6 ± 21.4", "54.1 ± 4.9", "79.0"),
+    "bd-slice:dim=32,block=16": ("97.6 ± 3.5", "94.7 ± 6.5", "76.6 ± 22.1", "50.8 ± 0.3", "79.9"),
+    "d-de-slice:dim=510,block=2": (
+        "61.9 ± 20.4",
+        "91.3 ± 11.5",
+        "20.8 ± 0.2",
+        "97.8 ± 2.9",
+        "67.9",
+    ),
+    "d-de-slice:dim=500,block=4": (
+        "81.6 ± 15.0",
+        "85.3 ± 18.0",
+        "29.4 ± 15.4",
+        "83.7 ± 9.4",
+        "70.0",
+    ),
+    "d-de-slice:dim=456,block=8": ("90.6 ± 9.4", "90.7 ± 3.0", "31.0 ± 4.2", "79.9 ± 3.5", "73.1"),
+    "d-de-slice:dim=272,block=16": (
+        "73.3 ± 29.4",
+        "84.8 ± 8.5",
+        "98.4 ± 0.7",
+        "83.8 ± 11.3",
+        "85.1",
+    ),
+    "dplr-slice:dim=171,rank=1": ("46.5 ± 26.3", "91.1 ± 4.4", "25.8 ± 10.2", "87.8 ± 9.5", "62.8"),
+    "dplr-slice:dim=102,rank=2": ("53.1 ± 14.7", "96.8 ± 5.1", "43.9 ± 9.0", "79.7 ± 14.4", "68.4"),
+    "dplr-slice:dim=57,rank=4": (
+        "81.1 ± 16.6",
+        "100.0 ± 0.0",
+        "68.3 ± 19.3",
+        "91.0 ± 18.0",
+        "85.1",
+    ),
+    "dplr-slice:dim=30,rank=8": ("90.1 ± 10.2", "100.0 ± 0.0", "60.3 ± 19.7", "50.7 ± 0.3", "75.3"),
+}
+"""The appendix's table of sizes, in the same way, by the names of the catalogue."""
+
 
 class Languages(Study):
     """Cycle navigation, even pairs, modular arithmetic and parity, and their average.
@@ -75,7 +120,7 @@ class Languages(Study):
 
     name = "languages"
     summary = "Regular languages, trained on lengths up to 40"
-    models = ("projective-slice",)
+    models = ("projective-slice", *SLICES, *BASELINES)
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every model, language and seed."""
@@ -117,9 +162,11 @@ class Languages(Study):
         lengths, note = f"{test.low:,}", ""
         if test.low < test.high:
             lengths = f"{test.low} to {test.high}"
+            shown = {x.plan.model for x in outcomes}
+            sizes = {name: figures for name, figures in PAPERS_SIZES.items() if name in shown}
             rows += [
                 (f"paper: {name}", "mean", NOTHING if name == RANDOM else PAPERS_STEPS, *figures)
-                for name, figures in PAPER.items()
+                for name, figures in {**PAPER, **sizes}.items()
             ]
             note = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
         columns = ("model", "seed", "steps", *LANGUAGES.values(), "average")

@@ -10,6 +10,7 @@ from slicekit import catalogue, tasks
 from slicekit.devices import find_device
 from slicekit.locks import writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
+from slicekit.studies.line_ups import expand
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.results import RUNS, claim, gathered, write_results
 from slicekit.studies.tables import Table
@@ -58,13 +59,13 @@ class Study(ABC):
         Raises:
             ValueError: if a name is unknown.
         """
-        for name in choice.models or ():
+        for name in expand(choice.models or ()):
             catalogue.check_name(name)
-        return choice.models or self.models
+        return self.shown_models(choice)
 
     def shown_models(self, choice: Choice) -> tuple[str, ...]:
         """The models of the tables; a name may be of an earlier version."""
-        return choice.models or self.models
+        return expand(choice.models or self.models)
 
     @abstractmethod
     def lengths(self, choice: Choice) -> tuple[int, ...]:

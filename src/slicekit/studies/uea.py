@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from slicekit import figures
-from slicekit.catalogue.series import STRUCTURES
 from slicekit.studies import uea_default, uea_paper, uea_robustness
 from slicekit.studies.classifiers import NAMES
+from slicekit.studies.line_ups import SERIES, expand
 from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.study import Study
 from slicekit.studies.tables import Table
@@ -29,7 +29,7 @@ class UEA(Study):
 
     name = "uea"
     summary = "Time series of the UEA archive: the paper's models, our classifier, gaps"
-    models = tuple(STRUCTURES)
+    models = SERIES
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every run of every part.
@@ -56,11 +56,12 @@ class UEA(Study):
 
     def chosen_models(self, choice: Choice) -> tuple[str, ...]:
         """The paper's models, and the classifiers."""
-        known = (*STRUCTURES, *NAMES)
-        for name in choice.models or ():
+        known = (*SERIES, *NAMES)
+        models = expand(choice.models or known)
+        for name in models:
             if name not in known:
                 raise unknown("model", name, known)
-        return choice.models or known
+        return models
 
     def _sets(self, choice: Choice) -> list[str]:
         for name in choice.sets or ():

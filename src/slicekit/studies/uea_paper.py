@@ -1,5 +1,6 @@
 """The paper's table of the UEA archive: its models and data sets, five seeds, both generators."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,8 @@ from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.catalogue.series import DATA_SETS as SIZES
 from slicekit.catalogue.series import STRUCTURES, series_recipe
+from slicekit.catalogue.series_baselines import series_baseline
+from slicekit.studies.line_ups import FIELDS, SERIES
 from slicekit.studies.plans import Choice, Outcome, Plan, label
 from slicekit.studies.study import adapted
 from slicekit.studies.tables import (
@@ -20,7 +23,7 @@ from slicekit.studies.tables import (
 from slicekit.tasks.archive_task import LEGACY, PARTITIONABLE, SEEDS
 
 SPLITS = (LEGACY, PARTITIONABLE)
-LABELS = [label(model, recipe) for model in STRUCTURES for recipe in RECIPES]
+LABELS = [label(model, recipe) for model in SERIES for recipe in RECIPES]
 
 PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
     "bd-slice": ("86 ± 4", "29 ± 7", "77 ± 6", "53 ± 3", "85 ± 2", "54 ± 8"),
@@ -30,13 +33,13 @@ PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
     "de-lncde": ("88 ± 4", "26 ± 5", "74 ± 5", "50 ± 6", "82 ± 4", "50 ± 3"),
     "d-slice": ("79 ± 6", "27 ± 5", "73 ± 6", "54 ± 7", "84 ± 3", "53 ± 6"),
     "d-de-slice": ("86 ± 6", "27 ± 7", "74 ± 4", "55 ± 4", "85 ± 4", "52 ± 5"),
-    "Log-NCDE": ("86 ± 6", "34 ± 7", "75 ± 5", "54 ± 6", "83 ± 3", "54 ± 5"),
-    "LRU": ("88 ± 3", "22 ± 3", "78 ± 7", "48 ± 6", "83 ± 4", "51 ± 4"),
-    "S6": ("85 ± 17", "26 ± 7", "77 ± 9", "51 ± 5", "83 ± 3", "50 ± 10"),
-    "S5": ("81 ± 4", "24 ± 5", "78 ± 6", "48 ± 6", "90 ± 5", "51 ± 3"),
-    "NCDE": ("75 ± 4", "30 ± 7", "74 ± 3", "50 ± 3", "80 ± 6", "53 ± 3"),
-    "NRDE": ("84 ± 8", "25 ± 2", "73 ± 5", "47 ± 6", "81 ± 3", "54 ± 7"),
-    "Mamba": ("71 ± 16", "28 ± 5", "76 ± 4", "48 ± 5", "81 ± 2", "48 ± 4"),
+    "log-ncde": ("86 ± 6", "34 ± 7", "75 ± 5", "54 ± 6", "83 ± 3", "54 ± 5"),
+    "lru": ("88 ± 3", "22 ± 3", "78 ± 7", "48 ± 6", "83 ± 4", "51 ± 4"),
+    "s6": ("85 ± 17", "26 ± 7", "77 ± 9", "51 ± 5", "83 ± 3", "50 ± 10"),
+    "s5": ("81 ± 4", "24 ± 5", "78 ± 6", "48 ± 6", "90 ± 5", "51 ± 3"),
+    "ncde": ("75 ± 4", "30 ± 7", "74 ± 3", "50 ± 3", "80 ± 6", "53 ± 3"),
+    "nrde": ("84 ± 8", "25 ± 2", "73 ± 5", "47 ± 6", "81 ± 3", "54 ± 7"),
+    "mamba": ("71 ± 16", "28 ± 5", "76 ± 4", "48 ± 5", "81 ± 2", "48 ± 4"),
 }
 """The paper's test accuracy, mean and deviation over five seeds, in the order of its data sets."""
 
@@ -55,8 +58,8 @@ def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Pl
         for data_set in SIZES
         if data_set in sets
         for model in models
-        if model in STRUCTURES
-        for splits in (SPLITS[:1] if choice.quick else SPLITS)
+        if model in SERIES
+        for splits in (SPLITS[:1] if choice.quick or model in FIELDS else SPLITS)
         for seed in choice.seeds or ((0,) if choice.quick else range(len(SEEDS)))
     ]
 
@@ -67,7 +70,8 @@ def _plan(choice: Choice, data_set: str, model: str, splits: str, seed: int) -> 
     options: dict[str, Any] = {"splits": splits, "seed": SEEDS[seed]}
     if choice.data is not None:
         options["data"] = choice.data
-    recipe = series_recipe(model, data_set, SIZES[data_set].channels, choice.recipe, {})
+    make = series_recipe if model in STRUCTURES else series_baseline
+    recipe = make(model, data_set, SIZES[data_set].channels, choice.recipe, {})
     return Plan(
         name=f"paper/{data_set}/{as_path(model, choice.recipe)}/{splits}/seed-{seed}",
         task=data_set,
@@ -95,26 +99,49 @@ def _runs(outcomes: Sequence[Outcome]) -> Runs:
 
 
 def _means(runs: Runs, sets: Sequence[str]) -> Table:
-    rows = [
-        (
-            model,
-            splits,
-            steps_made(x for n in sets for x in runs.get((model, splits, n), [])),
-            *(_mean(runs, model, splits, data_set) for data_set in sets),
+    lines = {
+        line: [_accuracies(runs.get((*line, data_set), [])) for data_set in sets]
+        for line in _lines(runs)
+    }
+    ranks = _ranks({line: [_average(x) for x in own] for line, own in lines.items()})
+    rows = []
+    for (model, splits), own in lines.items():
+        made = [x for n in sets for x in runs.get((model, splits, n), [])]
+        rows.append(
+            (
+                model,
+                splits,
+                steps_made(made),
+                *map(mean_and_deviation, own),
+                _percent(_average([_average(x) for x in own])),
+                ranks[model, splits],
+                _seconds(made),
+            )
         )
-        for model, splits in _lines(runs)
-    ]
     places = [list(SIZES).index(data_set) for data_set in sets]
+    papers = {name: [own[n] for n in places] for name, own in PAPER.items()}
+    means = {name: [_figure(x) for x in own] for name, own in papers.items()}
+    papers_ranks = _ranks(means)
     rows += [
-        (f"paper: {name}", NOTHING, PAPERS_STEPS, *(own[n] for n in places))
-        for name, own in PAPER.items()
+        (
+            f"paper: {name}",
+            NOTHING,
+            PAPERS_STEPS,
+            *own,
+            _percent(_average(means[name])),
+            papers_ranks[name],
+            NOTHING,
+        )
+        for name, own in papers.items()
     ]
     note = (
         "Mean and deviation over seeds of the test accuracy of the weights with the best validation"
         " accuracy. The paper's deviations are those of the population, ours of the sample. Steps "
-        "are those made, of the paper the most that it allows."
+        "are those made, of the paper the most that it allows. Average and average rank are over "
+        "the data sets of the table, ranks among our rows or among the paper's; seconds are of a "
+        "thousand steps, on one thread, the mean over the runs."
     )
-    columns = ("model", "splits", "steps", *sets)
+    columns = ("model", "splits", "steps", *sets, "average", "rank", "s / 1,000 steps")
     return Table("Test accuracy in %, 70/15/15", columns, tuple(rows), note)
 
 
@@ -124,8 +151,38 @@ def _lines(runs: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str]]
     return [(own, splits) for own in LABELS for splits in SPLITS if (own, splits) in known]
 
 
-def _mean(runs: Runs, model: str, splits: str, data_set: str) -> str:
-    return mean_and_deviation(_accuracies(runs.get((model, splits, data_set), [])))
+def _average(values: Sequence[float | None]) -> float | None:
+    """None if one is missing, or all are."""
+    known = [x for x in values if x is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _ranks(means: Mapping[Any, Sequence[float | None]]) -> dict[Any, str]:
+    """Average rank over the data sets of each line that has them all; equals share their ranks."""
+    whole = {line: list(own) for line, own in means.items() if _average(own) is not None}
+    found = dict.fromkeys(means, NOTHING)
+    for line, own in whole.items():
+        ranks = []
+        for n, mean in enumerate(own):
+            others = [x[n] for x in whole.values()]
+            better = sum(x > mean for x in others)  # type: ignore[operator]
+            ranks.append(better + (1 + others.count(mean)) / 2)
+        found[line] = f"{sum(ranks) / len(ranks):.1f}"
+    return found
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else percent(share)
+
+
+def _figure(printed: str) -> float:
+    """The mean of "86 ± 4" as a share."""
+    return float(printed.split()[0]) / 100
+
+
+def _seconds(outcomes: Sequence[Outcome]) -> str:
+    known = [1000 * x.seconds / x.steps for x in outcomes if x.steps and math.isfinite(x.seconds)]
+    return f"{sum(known) / len(known):,.0f}" if known else NOTHING
 
 
 def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
@@ -167,7 +224,7 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
                 continue
             at, mean = place + shift, sum(values) / len(values)
             axis.bar(at, mean, width, **figures.bar(number), label=told)
-            said = float(PAPER[own[0].plan.model][list(SIZES).index(data_set)].split()[0])
+            said = 100 * _figure(PAPER[own[0].plan.model][list(SIZES).index(data_set)])
             axis.plot([at - width / 2, at + width / 2], [said, said], "k-", linewidth=1.5)
             told = None
     figures.names_below(axis, sets)
