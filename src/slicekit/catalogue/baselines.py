@@ -121,7 +121,7 @@ class Baseline:
         shared = FAST_WORDS if words else PROJECTIVE_SETTINGS
         return Recipe(
             self.blocks,
-            replace(shared, rate=FAST_RATE, isometry=0.0),
+            replace(shared, rate=FAST_RATE, growth=0.0, isometry=0.0),
             self.fast_width,
             layers=1 if words else 2,
             final_norm=self.final_norm,

@@ -5,7 +5,7 @@ a matrix and one layer on word problems, 512 and two layers on regular languages
 `paper` has h_0 from the first input, Euler steps of length 1/40, the initialisation of the authors'
 code and 100,000 steps. Their recipe `fast` is one for all of them: a learned h_0, steps of length
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
-grow, and a pressure on the transitions to be isometries; see `slicekit.training.isometry`.
+grow, and a pressure on disturbances of the states not to; see `slicekit.training.growth`.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -54,8 +54,9 @@ FAST_WORDS = Settings(
     rate=4e-3,
     decay=0.0,
     consistency=30.0,
-    isometry=3000.0,
-    isometry_steps=1500,
+    growth=30.0,
+    isometry=30.0,
+    pressure_steps=1500,
     mixed_lengths=False,
     grow_at=0.9,
     grow_factor=1.6,
@@ -157,7 +158,7 @@ def published(structure: Structure, words: bool) -> Recipe:
     )
 
 
-def isometric(structure: Structure, words: bool) -> Recipe:
+def undisturbed(structure: Structure, words: bool) -> Recipe:
     """Ours for the paper's structures; what differs follows from the size of the structure."""
     width = min(structure.dim, WIDEST)
     if words:
@@ -196,7 +197,7 @@ class TokenModel:
     structure: Callable[..., Structure]
     words: Mapping[str, int | float]
     languages: Mapping[str, int | float]
-    fast: Callable[[Structure, bool], Recipe] = isometric
+    fast: Callable[[Structure, bool], Recipe] = undisturbed
 
     @property
     def sizes(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from slicekit.paths import alike
 from slicekit.tasks.base import Batch
 from slicekit.training.captured import CapturedFeatures, head_of
 from slicekit.training.evaluation import check_logits, device_of
-from slicekit.training.isometry import CapturedDefects
+from slicekit.training.growth import CapturedLayers
 from slicekit.training.objective import Labels, cross_entropy, is_right, spread
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
@@ -23,18 +23,19 @@ class Objective:
     """What training makes small, with its gradient; a context while features are to be caught.
 
         mean cross-entropy + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
-            + pressure · defect + mean cross-entropy of the task's extra batch
+            + pressure · (growth · grown + isometry · distorted)
+            + mean cross-entropy of the task's extra batch
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
     by telling a few large classes apart, and hold the model there.
 
     Series of which one is far longer than the others go through the model in groups of similar
     lengths, so that memory follows what was observed; their features are then not compared with
-    each other, so that consistency and isometry take the batch as it is.
+    each other, so that consistency and the like take the batch as it is.
 
     Args:
         model: called as model(inputs, lengths=lengths).
-        settings: penalty, consistency, isometry and autocast count.
+        settings: penalty, consistency, growth, isometry and autocast count.
         processes: which share out every batch; gradients and figures are those of this process, and
             add up to those of the joint batch.
 
@@ -53,12 +54,13 @@ class Objective:
         self._device = device_of(model)
         head = head_of(model) if settings.consistency else None
         self._captured = None if head is None else CapturedFeatures(head)
-        self._defects = CapturedDefects(model) if settings.isometry else None
+        carried = settings.growth or settings.isometry
+        self._layers = CapturedLayers(model) if carried else None
         self._open = ExitStack()
 
     def __enter__(self) -> "Objective":
         """Start to listen to features and layers."""
-        for captured in (self._captured, self._defects):
+        for captured in (self._captured, self._layers):
             if captured is not None:
                 self._open.enter_context(captured)
         return self
@@ -73,7 +75,7 @@ class Objective:
         Args:
             joint: the batch of all processes, on the CPU.
             extra: the task's extra batch, of all processes, or None.
-            pressure: weight of the layers' defects.
+            pressure: share of their weights that growth and distortion have.
 
         Returns:
             (4,): the objective, the mean cross-entropy, the share of right answers and the spread.
@@ -86,8 +88,10 @@ class Objective:
         if self._settings.penalty:
             norms = cast(Any, self._model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
-        if self._defects is not None:
-            total = total + pressure / self._processes.count * self._defects.take()
+        if self._layers is not None:
+            grown, distorted = self._layers.take()
+            carried = self._settings.growth * grown + self._settings.isometry * distorted
+            total = total + pressure / self._processes.count * carried
         if self._captured is not None:
             features = labels.select(self._captured.take())
             classes = joint.targets[joint.supervised].to(self._device)
@@ -121,7 +125,7 @@ class Objective:
 
     def _logits(self, own: Batch) -> Tensor:
         """The model's answer, (batch, positions, outputs), without the cost of much padding."""
-        listening = self._captured is not None or self._defects is not None
+        listening = self._captured is not None or self._layers is not None
         if listening or not own.is_series or not _mostly_padding(own):
             return self._call(own)
         groups = alike(own.lengths)

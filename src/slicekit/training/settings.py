@@ -25,10 +25,11 @@ RULES: dict[str, Rule] = {
     "clip": Perhaps(Real("(0, inf)")),
     "penalty": Real("[0, inf)"),
     "consistency": Real("[0, inf)"),
+    "growth": Real("[0, inf)"),
     "isometry": Real("[0, inf)"),
-    "isometry_first": Real("(0, inf)"),
-    "isometry_at": Perhaps(Whole(1)),
-    "isometry_steps": Whole(1),
+    "pressure_first": Real("(0, 1]"),
+    "pressure_at": Perhaps(Whole(1)),
+    "pressure_steps": Whole(1),
     "average": Perhaps(Real("(0, 1)")),
     "grow_from": Perhaps(Whole(1)),
     "grow_share": Real("(0, 1]"),
@@ -67,11 +68,14 @@ class Settings:
         penalty: weight of `model.regularisation()`, the paper's λ.
         consistency: weight of the share of the variance of the features (what the model's head is
             given) that their classes do not explain.
-        isometry: weight that the distance of the layers' transitions from isometries has in the
+        growth: weight that the growth of disturbances of the layers' states has in the end; 0 for
+            none.
+        isometry: weight that the distortion of the distances between the layers' states has in the
             end; 0 for none.
-        isometry_first: and its weight until the sequences have grown to isometry_at.
-        isometry_at: longest length from which on the weight grows, None for the longest of all.
-        isometry_steps: how many steps it then takes to grow.
+        pressure_first: share of both weights that counts until the sequences have grown to
+            pressure_at.
+        pressure_at: longest length from which on the share grows, None for the longest of all.
+        pressure_steps: how many steps it then takes to grow to 1.
         average: decay of a moving average of the weights, which is then what is evaluated and kept.
         grow_from: longest length at the start of a curriculum, or None for all lengths at once
             (with grow_at: for the shortest).
@@ -112,10 +116,11 @@ class Settings:
     clip: float | None = 1.0
     penalty: float = 0.0
     consistency: float = 0.0
+    growth: float = 0.0
     isometry: float = 0.0
-    isometry_first: float = 0.3
-    isometry_at: int | None = None
-    isometry_steps: int = 500
+    pressure_first: float = 1e-4
+    pressure_at: int | None = None
+    pressure_steps: int = 500
     average: float | None = None
     grow_from: int | None = None
     grow_share: float = 0.25

@@ -18,7 +18,7 @@ from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.curriculum import make_curriculum
 from slicekit.training.evaluation import Tally, device_of, tally
 from slicekit.training.gradients import Objective
-from slicekit.training.isometry import Pressure
+from slicekit.training.growth import Pressure
 from slicekit.training.optimiser import (
     make_optimiser,
     restore_moments,
@@ -103,7 +103,7 @@ class Trainer:
         batch = self._draw(longest)
         self._optimiser.zero_grad(set_to_none=True)
         helper = self.task.helper(settings.batch, self._data)
-        pressure = self._pressure.weight(progress.step, longest)
+        pressure = self._pressure.share(progress.step, longest)
         figures = self._objective.backward(batch, helper, pressure)
         gradients = [x.grad for x in self._parameters if x.grad is not None]
         self.processes.add_up(figures, *gradients)

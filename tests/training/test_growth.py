@@ -1,0 +1,221 @@
+"""The pressure on disturbances not to grow: what it measures, when it sets in, what it does."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from slicekit import (
+    DPLR,
+    BlockDiagonal,
+    Dense,
+    Learned,
+    LogODE,
+    Orthogonal,
+    SequenceModel,
+    SLiCE,
+    Sparse,
+    Tabulated,
+    TimeAndInput,
+    WalshHadamard,
+    tasks,
+)
+from slicekit.layers.disturbances import draw_disturbances
+from slicekit.training import Settings, train
+from slicekit.training.growth import CapturedLayers, Pressure
+from slicekit.training.reports import Watcher
+
+SETTINGS = Settings(
+    steps=6, batch=4, growth=10.0, isometry=5.0, pressure_at=5, pressure_steps=3, grow_at=0.01
+)
+
+
+def small(structure=None, layers: int = 1) -> SequenceModel:
+    torch.manual_seed(0)
+    structure = BlockDiagonal(8, 4) if structure is None else structure
+    return SequenceModel(
+        vocabulary=3,
+        outputs=3,
+        width=8,
+        layers=layers,
+        mixer=lambda width: SLiCE(width, structure, initial=Learned()),
+    )
+
+
+def embedding_of(model: SequenceModel) -> torch.Tensor:
+    assert isinstance(model.embedding, torch.nn.Embedding)
+    return model.embedding.weight
+
+
+def test_the_share_waits_for_the_lengths_and_then_grows_geometrically() -> None:
+    pressure = Pressure(SETTINGS, longest=40)
+    shares = [pressure.share(step, longest) for step, longest in enumerate((3, 4, 5, 5, 7, 9, 9))]
+    ratio = 1e4 ** (1 / 3)
+    assert shares == pytest.approx([1e-4, 1e-4, 1e-4, 1e-4 * ratio, 1e-4 * ratio**2, 1, 1])
+
+
+def test_a_restored_share_goes_on_where_it_was() -> None:
+    first, second = (Pressure(SETTINGS, longest=40) for _ in range(2))
+    for step in range(4):
+        first.share(step, 5)
+    second.restore(first.state())
+    assert second.share(4, 5) == first.share(4, 5) != SETTINGS.pressure_first
+
+
+def carried(layer: SLiCE, x: torch.Tensor, disturbance: torch.Tensor) -> torch.Tensor:
+    """log |δ_t|² by its definition, with dense matrices, one step after the other."""
+    logs = []
+    for rows in layer.drive(x).unbind(1):
+        dense = layer.structure.euler(layer.A(x.dtype), rows).as_dense()
+        disturbance = (dense @ disturbance.unsqueeze(-1)).squeeze(-1)
+        logs.append(disturbance.square().sum(-1).log())
+    return torch.stack(logs, 1)
+
+
+@pytest.mark.parametrize(
+    "structure", [Dense(6), BlockDiagonal(6, 2), Sparse(6), WalshHadamard(8), DPLR(6, 2)]
+)
+def test_disturbances_are_carried_as_by_dense_steps(structure) -> None:
+    torch.manual_seed(0)
+    layer = SLiCE(4, structure, drive=TimeAndInput(0.4), initial=Learned()).double()
+    x = torch.randn(6, 7, 4, dtype=torch.float64, requires_grad=True)
+    states = torch.randn(5, structure.dim, dtype=torch.float64)
+    torch.manual_seed(1)
+    growth, distortion = layer.disturbances(x, states=states)
+    torch.manual_seed(1)
+    start, free = draw_disturbances(x, structure.dim, states)
+    logs = carried(layer, x, start.direction)
+    expected = logs[:free].clamp_min(0).square().mean(), logs[free:].square().mean()
+    assert min(expected) > 0
+    torch.testing.assert_close((growth, distortion), expected)
+    wanted = [x, *layer.A.parameters()]
+    for own, other in zip(
+        torch.autograd.grad(growth + distortion, wanted),
+        torch.autograd.grad(expected[0] + expected[1], wanted),
+        strict=True,
+    ):
+        torch.testing.assert_close(own, other)
+
+
+def test_half_of_them_point_anywhere_and_half_from_state_to_state() -> None:
+    states = torch.zeros(9, 6)
+    states[:, :2] = torch.randn(9, 2)
+    states[:, 2] = 5.0  # in all of them, so in no difference
+    start, free = draw_disturbances(torch.zeros(64, 3, 4), 6, states)
+    assert free == 32 and (start.log_norm == 0).all()
+    torch.testing.assert_close(start.direction.norm(dim=-1), torch.ones(64))
+    assert (start.direction[:free, 2:].abs().amax(0) > 0.1).all()
+    assert (start.direction[free:, 2:].abs() < 1e-5).all()
+
+
+def test_without_states_nothing_is_distorted() -> None:
+    layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(0.5))
+    growth, distortion = layer.disturbances(torch.randn(5, 7, 4))
+    assert growth > 0 and distortion == 0
+
+
+def test_tokens_and_their_vectors_have_the_same_growth() -> None:
+    torch.manual_seed(0)
+    layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(0.5))
+    tokens = Tabulated(torch.randn(3, 4), torch.randint(3, (5, 7)))
+    found = []
+    for x in (tokens, tokens.dense()):
+        torch.manual_seed(1)
+        found.append(layer.disturbances(x)[0])
+    torch.testing.assert_close(*found)
+
+
+def test_what_stands_behind_the_end_does_not_count() -> None:
+    torch.manual_seed(0)
+    layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(0.5))
+    x, lengths, found = torch.randn(2, 6, 4), torch.tensor([6, 2]), []
+    for padding in (0.0, float("nan")):
+        x[1, 2:] = padding
+        torch.manual_seed(1)
+        found.append(layer.disturbances(x, lengths)[0])
+    assert found[0] == found[1] > 0
+
+
+def test_all_is_finite_however_long_the_sequence() -> None:
+    torch.manual_seed(0)
+    layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(1.0))
+    x = torch.randn(1, 2000, 4, requires_grad=True)
+    layer.disturbances(x)[0].backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+
+
+def test_windows_are_refused() -> None:
+    layer = SLiCE(4, Dense(6), flow=LogODE(depth=2, window=3))
+    with pytest.raises(ValueError, match="expected a flow whose steps are elements"):
+        layer.disturbances(torch.randn(2, 6, 4))
+
+
+def test_every_layer_counts_with_the_lengths_and_the_states_that_it_had() -> None:
+    model, lengths = small(Dense(8), layers=2), torch.tensor([9, 3, 4])
+    calls: list[tuple] = []
+    layers = [x for x in model.modules() if isinstance(x, SLiCE)]
+    for layer in layers:
+        layer.disturbances = lambda *call: calls.append(call) or (torch.ones(()), torch.zeros(()))  # type: ignore[method-assign]
+    with CapturedLayers(model) as captured:
+        model(torch.randint(3, (3, 9)), lengths=lengths)
+        assert captured.take() == (len(layers), 0)
+    assert len(calls) == len(layers)
+    for layer, (x, own, states) in zip(layers, calls, strict=True):
+        assert torch.equal(own, lengths)
+        expected = layer(x, lengths=lengths)[torch.arange(3), lengths - 1]
+        torch.testing.assert_close(states, expected)
+        assert not states.requires_grad
+
+
+def test_the_gradient_reaches_parameters_and_embedding() -> None:
+    model = small()
+    with CapturedLayers(model) as captured:
+        model(torch.randint(3, (6, 9)))
+        torch.stack(captured.take()).sum().backward()
+    (layer,) = (x for x in model.modules() if isinstance(x, SLiCE))
+    for x in (*layer.A.parameters(), embedding_of(model)):
+        assert x.grad is not None and x.grad.abs().sum() > 0
+
+
+def test_under_rotations_nothing_grows() -> None:
+    model = small(Orthogonal(8, block=4))
+    with CapturedLayers(model) as captured:
+        model(torch.randint(3, (2, 9)))
+        assert max(captured.take()) < 1e-10
+
+
+def test_training_under_pressure_keeps_disturbances_small() -> None:
+    found = {}
+    for weight in (0.0, 30.0):
+        settings = replace(
+            SETTINGS, steps=60, growth=weight, isometry=weight, pressure_first=1.0, rate=2e-2
+        )
+        model = train(small(Dense(8)), tasks.make("parity"), settings).model
+        with CapturedLayers(model) as captured:
+            model(torch.randint(3, (64, 9)))
+            found[weight] = max(captured.take()).item()
+    assert found[30.0] < 0.5 * found[0.0]
+
+
+def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path) -> None:
+    task, settings = tasks.make("parity"), replace(SETTINGS, checkpoint_every=4)
+    whole = train(small(), task, settings, folder=tmp_path / "whole").model
+
+    class Killed(BaseException):
+        pass
+
+    class Kill(Watcher):
+        def stepped(self, report) -> None:
+            if report.step == 5:
+                raise Killed
+
+    with pytest.raises(Killed):
+        train(small(), task, settings, folder=tmp_path / "parts", watch=Kill())
+    parts = train(small(), task, folder=tmp_path / "parts", resume=True).model
+    for name, x in whole.state_dict().items():
+        assert torch.equal(x, parts.state_dict()[name]), name
+
+
+def test_a_model_without_such_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match="growth or isometry > 0, but Linear has no layer with"):
+        CapturedLayers(torch.nn.Linear(2, 2))
