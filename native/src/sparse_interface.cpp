@@ -2,6 +2,7 @@
 #include "dispatch.hpp"
 #include "scan_checks.hpp"
 #include "slicekit_sparse.h"
+#include "sparse_places.hpp"
 
 SLICEKIT_DECLARE(int64_t sparse_workspace(const slicekit_sparse &, bool);
                  void sparse_forward(const slicekit_sparse &);
@@ -23,15 +24,6 @@ int64_t check_sizes(const slicekit_sparse &n) {
   return fits ? SLICEKIT_OK : SLICEKIT_BAD_SIZE;
 }
 
-int64_t check_places(const slicekit_sparse &n) {
-  int64_t previous = -1;
-  for (int64_t k = 0; k < n.kept; ++k) {
-    if (n.places[k] <= previous) return SLICEKIT_BAD_INDEX;
-    previous = n.places[k];
-  }
-  return previous < count(n.channels, n.dim, n.dim) ? SLICEKIT_OK : SLICEKIT_BAD_INDEX;
-}
-
 int64_t check(const slicekit_sparse *problem, bool backward) {
   if (!problem) return SLICEKIT_BAD_POINTER;
   const slicekit_sparse &n = *problem;
@@ -45,7 +37,7 @@ int64_t check(const slicekit_sparse *problem, bool backward) {
   if (n.workspace_bytes < SLICEKIT_CALL(sparse_workspace, n, backward)) {
     return SLICEKIT_BAD_WORKSPACE;
   }
-  return check_places(n);
+  return slicekit::check_places(n.places, n.kept, count(n.channels, n.dim, n.dim));
 }
 
 }  // namespace

@@ -80,8 +80,13 @@ def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Te
     return states, torch.empty_like(state), factors
 
 
-def call(scan: str, way: str, problem: Problem) -> None:
+def call(scan: str, way: str, problem: Any) -> None:
     """Run slicekit_{scan}_{way} with as much work space as it asks for.
+
+    Args:
+        scan: the kernel's name.
+        way: "forward" or "backward".
+        problem: its C struct, filled but for `workspace` and `workspace_bytes`.
 
     Raises:
         RuntimeError: if there is no library, or the kernel refuses what it is given.
@@ -96,8 +101,7 @@ def call(scan: str, way: str, problem: Problem) -> None:
     needed = measure(ctypes.addressof(problem), int(way == "backward"))
     check(-min(needed, 0), f"{scan} {way}")
     workspace = torch.empty(needed, dtype=torch.uint8)
-    problem.workspace_bytes = needed
-    point(problem, workspace=workspace)
+    problem.workspace, problem.workspace_bytes = workspace.data_ptr(), needed
     check(run(ctypes.addressof(problem)), f"{scan} {way}")
 
 

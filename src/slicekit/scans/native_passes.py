@@ -8,7 +8,9 @@ from torch import Tensor
 
 from slicekit.native import shared_factors, sparse
 from slicekit.native.arrays import plain
-from slicekit.native.panels import BLOCKS, Panels, Part
+from slicekit.native.panels import Panels
+from slicekit.native.table import Table
+from slicekit.scans import token_matrices
 from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.native_runs import PANELS, SPARSE, Run, runs_of
@@ -90,7 +92,6 @@ class _Made:
         runs = runs_of(source.structure, source.flow)
         assert not isinstance(runs, str), runs
         self.passes, self.source, self.runs = passes, source, runs
-        self.table = isinstance(source, FromTable)
         self.path = source.table if isinstance(source, FromTable) else source.increments
         self.index = plain(source.index) if isinstance(source, FromTable) else None
 
@@ -98,12 +99,15 @@ class _Made:
         return (0,)
 
     def kept_numbers(self) -> int:
-        """Where one kernel keeps transitions that are not too large."""
+        """Where one kernel keeps transitions, or a table of them, that are not too large."""
         first, *others = self.runs
-        if others or first.kernel != PANELS:
+        if others:
             return 0
         passes = self.passes
-        numbers = self._panels(first, passes.state, None).kept_numbers()
+        if first.kernel == PANELS:
+            numbers = self._panels(first, passes.state, None).kept_numbers()
+        else:
+            numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * passes.state.element_size() <= KEEP_BYTES else 0
 
     def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
@@ -141,13 +145,22 @@ class _Made:
             return self.path
         return self.path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
 
-    def _as_dense(self, run: Run) -> tuple[Run, Tensor]:
-        """A sparse part as one dense block: what it is for the few rows of a table."""
-        values, places = (self.source.parameters[name] for name in run.names)
-        channels = self.path.shape[-1]
-        full = values.new_zeros(channels * run.dim**2).index_put((places,), values)
-        part = Part(BLOCKS, run.dim, run.dim)
-        return Run(PANELS, run.dim, (part,), ()), full.view(channels, -1)
+    def _tabulates(self, run: Run) -> bool:
+        """Whether a part's matrices are made once per token, and not position by position."""
+        if self.index is None:
+            return False
+        positions = self.index.numel() * self.passes.state.shape[-1]
+        return token_matrices.pays(run, self._named(run), self.path, positions)
+
+    def _table(
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None = None
+    ) -> Table:
+        assert self.index is not None
+        if kept is None:
+            matrices = token_matrices.make(run, self._named(run), self.path)
+        else:
+            matrices = kept.unflatten(0, (-1, run.dim, run.dim))
+        return Table(matrices, self.index, state, inputs, self.passes.rescale)
 
     def forward(self, keep: bool) -> list[Tensor]:
         passes = self.passes
@@ -170,22 +183,21 @@ class _Made:
     ) -> tuple[Tensor, Tensor]:
         if run.kernel == PANELS:
             return self._panels(run, state, inputs).forward(kept)
-        if run.kernel == SPARSE and self.table:
-            return self._dense_panels(run, state, inputs).forward(None)
+        if self._tabulates(run):
+            table = self._table(run, state, inputs)
+            states, factors = table.forward()
+            if kept is not None:
+                kept.copy_(table.matrices.flatten())
+            return states, self._each_row(run, factors)
         kernel = sparse if run.kernel == SPARSE else shared_factors
         states, _, factors = kernel.forward(
             self._named(run), self._increments(), state, inputs, self.passes.rescale
         )
-        if self.passes.rescale:
-            factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
-        return states, factors
+        return states, self._each_row(run, factors)
 
-    def _dense_panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
-        dense, full = self._as_dense(run)
-        rescale = self.passes.rescale
-        path = plain(self.path)
-        start = plain(state)
-        return Panels(dense.parts, (full,), path, self.index, start, inputs, rescale, 0)
+    def _each_row(self, run: Run, factors: Tensor) -> Tensor:
+        """Factors that hold for all rows of a part, for each of them."""
+        return factors.unsqueeze(2).repeat(1, 1, run.dim, 1) if self.passes.rescale else factors
 
     def _named(self, run: Run) -> dict[str, Tensor]:
         """A run's parameters under the names that its structure gives them."""
@@ -265,15 +277,15 @@ class _Made:
                 if name in run.bounded and trained:
                     named[name] = named[name] * (1 - bound * bound)
             return named, moved, first, driven
-        if run.kernel == SPARSE and self.table:
-            panels = self._dense_panels(run, state, inputs)
-            found, moved, first, driven = panels.backward(states, factors, None, in_states, in_last)
-            places = self.source.parameters[run.names[1]]
-            kept_values = found[0].view(-1).index_select(0, places)
-            return {run.names[0]: kept_values}, moved, first, driven
-        kernel = sparse if run.kernel == SPARSE else shared_factors
         if self.passes.rescale:
             factors = factors[:, :, 0]  # one for all rows
+        own = {name.rpartition("_")[2]: name for name in run.names}
+        if self._tabulates(run):
+            table = self._table(run, state, inputs, kept)
+            in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
+            found, moved = token_matrices.pull(run, self._named(run), self.path, in_matrices)
+            return {own[name]: x for name, x in found.items()}, moved, first, driven
+        kernel = sparse if run.kernel == SPARSE else shared_factors
         found, moved, first, driven = kernel.backward(
             self._named(run),
             self._increments(),
@@ -286,9 +298,8 @@ class _Made:
             in_last,
         )
         if self.index is not None:
-            table = torch.zeros_like(self.path)
-            moved = table.index_add_(0, self.index.reshape(-1), moved.flatten(0, 1))
-        own = {name.rpartition("_")[2]: name for name in run.names}
+            flat = self.index.reshape(-1)
+            moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
         return {own[name]: x for name, x in found.items()}, moved, first, driven
 
 

@@ -1,0 +1,88 @@
+"""Sums of sparse matrices, A_v = Σ_i Δω_v^i A^i, for the increments of a table.
+
+See native/include/slicekit_sparse_table.h, which this mirrors.
+"""
+
+import ctypes
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from slicekit.native.arrays import REAL, Expected, fill, plain
+from slicekit.native.problem import call
+from slicekit.native.threads import threads
+
+SIZES = ("real", "vocabulary", "channels", "dim", "kept", "threads")
+ARRAYS = ("values", "places", "increments", "matrices", "in_matrices", "in_values", "in_increments")
+
+
+class _SparseTable(ctypes.Structure):
+    """slicekit_sparse_table of slicekit_sparse_table.h."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in (*ARRAYS, "workspace")),
+        ("workspace_bytes", ctypes.c_int64),
+    ]
+
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        dtype = REAL[self.real]
+        found: dict[str, Expected] = {
+            "values": ((self.kept,), dtype),
+            "increments": ((self.vocabulary, self.channels), dtype),
+            "matrices": ((self.vocabulary, self.dim, self.dim), dtype),
+        }
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"places": ((self.kept,), torch.int64)}
+
+
+def forward(values: Tensor, places: Tensor, increments: Tensor, dim: int) -> Tensor:
+    """The matrices (vocabulary, dim, dim).
+
+    Args:
+        values: (kept,).
+        places: (kept,) ascending, into (channels, dim, dim).
+        increments: (vocabulary, channels).
+        dim: rows of a matrix.
+
+    Raises:
+        RuntimeError: if the kernel refuses what it is given.
+    """
+    matrices = values.new_empty(increments.shape[0], dim, dim)
+    _call("forward", values, places, increments, dim, {"matrices": matrices})
+    return matrices
+
+
+def backward(
+    values: Tensor, places: Tensor, increments: Tensor, in_matrices: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the values and the increments from those of the matrices.
+
+    Raises:
+        RuntimeError: if the kernel refuses what it is given.
+    """
+    in_values, in_increments = torch.empty_like(values), torch.empty_like(plain(increments))
+    arrays = {"in_values": in_values, "in_increments": in_increments}
+    given = arrays | {"in_matrices": plain(in_matrices)}
+    _call("backward", values, places, increments, in_matrices.shape[-1], given)
+    return in_values, in_increments
+
+
+def _call(
+    way: str,
+    values: Tensor,
+    places: Tensor,
+    increments: Tensor,
+    dim: int,
+    arrays: dict[str, Tensor],
+) -> None:
+    vocabulary, channels = increments.shape
+    kept = values.numel()
+    team = threads(kept * vocabulary)
+    problem = _SparseTable(values.element_size(), vocabulary, channels, dim, kept, team)
+    held = {"values": values, "places": places, "increments": increments}
+    held = {name: plain(x) for name, x in held.items()}
+    fill(problem, problem.expected(), held | arrays)
+    call("sparse_table", way, problem)
