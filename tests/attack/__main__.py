@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 import warnings
 
 import torch
@@ -22,7 +21,7 @@ from tests.attack import (
     threads,
     two_writers,
 )
-from tests.attack.runner import Attack, Size, run, table
+from tests.attack.runner import Attack, Size, run, spent, table
 
 ATTACKS: dict[str, tuple[Attack, float]] = {
     "forks": (forks.attack, 0.03),
@@ -39,7 +38,7 @@ ATTACKS: dict[str, tuple[Attack, float]] = {
     "full disk": (full_disk.attack, 0.04),
     "two writers": (two_writers.attack, 0.04),
 }
-"""Each with its share of the time. Those that fork come first, while there are no threads."""
+"""Each with its share of the processor time; those that fork come first, before any threads."""
 
 SECONDS, SHORT_SECONDS, SHORT_SHARE = 600, 60, 0.05
 
@@ -58,7 +57,7 @@ def main(arguments: list[str]) -> int:
     for name, (attack, part) in ATTACKS.items():
         if given.only and name not in given.only:
             continue
-        until = time.monotonic() + seconds * (1.0 if given.only else part)
+        until = spent() + seconds * (1.0 if given.only else part)
         tallies.append(run(name, attack, Size(given.seed, share, until)))
         print(f"{name}: {tallies[-1].tried} tried, {len(tallies[-1].failures)} failed", flush=True)
     print("\n" + table(tallies))

@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 from slicekit import files
-from tests.attack.runner import Size, Tally
+from tests.attack.runner import Size, Tally, spent
 from tests.training import killable
 from tests.training.small import ROOT, assert_same_runs
 
@@ -39,11 +39,11 @@ def _hit(folder: Path, source: random.Random, whole: Path, until: float) -> None
         process = start(folder)
         assert process.stdout is not None
         process.stdout.readline()  # the first step comes
-        if hit < 2 or (hit < HITS and time.monotonic() < until):
+        if hit < 2 or (hit < HITS and spent() < until):
             time.sleep(source.choice([0.0, 0.05, 0.2, 0.6]) * source.random())
             if process.poll() is None:
                 os.kill(process.pid, source.choice(SIGNALS))
-        _, told = process.communicate(timeout=120)
+        _, told = process.communicate(timeout=900)
         if process.returncode == 0:
             assert_same_runs(folder, whole)
             left = [x.name for x in folder.rglob(".*") if files.LEFTOVER.fullmatch(x.name)]

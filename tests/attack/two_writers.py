@@ -33,7 +33,7 @@ def attack(tally: Tally, size: Size) -> None:
 
 def _train(folder: Path, whole: Path) -> None:
     processes = [start(folder) for _ in range(WRITERS)]
-    told = [process.communicate(timeout=300)[1] for process in processes]
+    told = [process.communicate(timeout=900)[1] for process in processes]
     codes = [process.returncode for process in processes]
     assert 0 in codes, told
     for code, text in zip(codes, told, strict=True):
