@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slicekit.scans.base import Recurrence, Scan, Solution, contract
 from slicekit.scans.inputs import Outer
+from slicekit.scans.sources import leaves
 from slicekit.structures import BlockTransition, Transition
 
 Affine = tuple[Transition, Tensor | None]
@@ -21,6 +22,7 @@ class Associative(Scan):
     """The paper's parallel scan: depth log(length), every prefix product is formed.
 
     Structures that are not closed are composed as dense matrices, which is announced once.
+    Projective states are refused: products of many steps overflow where a state does not.
     """
 
     citations: ClassVar[tuple[str, ...]] = ("blelloch1990",)
@@ -32,7 +34,10 @@ class Associative(Scan):
             ValueError: for projective states, whose products could overflow.
         """
         if recurrence.projective:
-            raise ValueError("scan=Associative() can't carry projective states; use Chunked()")
+            raise ValueError(
+                "scan=Associative() can't carry projective states: it forms the products of all "
+                "prefixes, which overflow where a state does not; use Chunked(), or leave scan=None"
+            )
         transition = _closed(recurrence.source.whole())
         inputs = (
             recurrence.inputs.dense()
@@ -50,7 +55,7 @@ class Associative(Scan):
 
 
 def _closed(transition: Transition) -> Transition:
-    if transition.closed:
+    if transition.closed and all(type(leaf).agrees("compose") for leaf in leaves(transition)):
         return transition
     kind = type(transition).__name__
     if kind not in _announced:

@@ -2,10 +2,9 @@
 
 from slicekit.native import available, warn_once
 from slicekit.scans.base import Recurrence, Scan
-from slicekit.scans.chunked import Chunked, beats_native, by_products
+from slicekit.scans.chunked import Chunked, beats_native, by_products, unknown
 from slicekit.scans.native import Native, why_not
 from slicekit.scans.recurrent import Recurrent
-from slicekit.scans.sources import FromTransitions
 
 
 def fastest(recurrence: Recurrence) -> Scan:
@@ -18,5 +17,4 @@ def fastest(recurrence: Recurrence) -> Scan:
         if available():
             return Native()
         warn_once()
-    known = not isinstance(source, FromTransitions) or source.rebuildable
-    return Chunked() if known else Recurrent()
+    return Recurrent() if unknown(source) else Chunked()

@@ -54,20 +54,31 @@ class Chunked(Scan):
         """Run the chunks one after the other.
 
         Raises:
-            ValueError: for given transitions of a kind that is not slicekit's own.
+            ValueError: for given transitions of a kind that is not slicekit's own, and for a
+                structure whose transitions have another `act` than the class that their adjoint is
+                of.
         """
         return run_opaque(*self.engine(recurrence))
 
     def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
         """What `run_opaque` takes."""
         source = recurrence.source
-        if isinstance(source, FromTransitions) and not source.rebuildable:
-            raise ValueError(
-                f"scan={self!r} does not know {type(source.transition).__name__}; use Recurrent()"
-            )
+        reason = unknown(source)
+        if reason:
+            raise ValueError(f"scan={self!r} does not know {reason}; use Recurrent()")
         if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
             return "outer", _narrowed(recurrence), self.size or 0
         return "chunked", recurrence, self.size or 0
+
+
+def unknown(source: Source) -> str:
+    """What `Chunked` can't run, and why; nothing if it can."""
+    if isinstance(source, FromTransitions):
+        return "" if source.rebuildable else type(source.transition).__name__
+    if source.differentiable:
+        return ""
+    kind = type(source.descriptions[0]).__name__
+    return f"{kind}, whose transitions override act, but inherit adjoint, pullback or sizes"
 
 
 def by_products(

@@ -37,17 +37,22 @@ WIDE = 16
 """Columns from which on the chunk-wise low-rank kernel beats the loop on a CPU."""
 
 
-@singledispatch
 def run(
     transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool = False
 ) -> None:
     """Run the steps (backwards in time if reverse) and write each result into out at its step."""
-    _loop(transition, state, inputs, out, reverse)
+    kind = type(transition)
+    for cls in kind.__mro__[:-1]:
+        if cls in _kernel.registry and cls.act is kind.act:  # a subclass may act otherwise
+            return _kernel.registry[cls](transition, state, inputs, out, reverse)
+    return _kernel.registry[object](transition, state, inputs, out, reverse)
 
 
-def _loop(
-    transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
+@singledispatch
+def _kernel(
+    transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool = False
 ) -> None:
+    """The plain loop."""
     steps = transition.unbind(0)
     outs = out.unbind(0)
     for t in _order(len(steps), reverse):
@@ -61,7 +66,7 @@ def _order(count: int, reverse: bool) -> range:
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
-@run.register
+@_kernel.register
 def _(
     transition: SumTransition,
     state: Tensor,
@@ -78,7 +83,7 @@ def _(
         o.copy_(result)
 
 
-@run.register
+@_kernel.register
 def _(
     transition: BlockTransition,
     state: Tensor,
@@ -106,7 +111,7 @@ def _block_loop(
         x = torch.baddbmm(u[t], matrices[t], x, out=outs[t])
 
 
-@run.register
+@_kernel.register
 def _(
     transition: RotationTransition,
     state: Tensor,
@@ -132,7 +137,7 @@ def _(
         state = out[window][-1]
 
 
-@run.register
+@_kernel.register
 def _(
     transition: DiagonalTransition,
     state: Tensor,
@@ -202,7 +207,7 @@ def _diagonal_in_chunks(
         _diagonal_loop(values[tail], state, rest, out[tail], reverse)
 
 
-@run.register
+@_kernel.register
 def _(
     transition: EulerAction,
     state: Tensor,
@@ -214,7 +219,7 @@ def _(
     if isinstance(generator, WalshHadamardGenerator) and state.shape[-1] == 1:
         _walsh_hadamard_loop(generator, state, inputs, out, reverse)
     else:
-        _loop(transition, state, inputs, out, reverse)
+        _kernel.registry[object](transition, state, inputs, out, reverse)
 
 
 def _walsh_hadamard_loop(
@@ -242,7 +247,7 @@ def _walsh_hadamard_loop(
             x = torch.baddbmm(base, left, (factors[t] * x) @ right, out=outs[t])
 
 
-@run.register
+@_kernel.register
 def _(
     transition: LowRankTransition,
     state: Tensor,

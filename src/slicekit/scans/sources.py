@@ -18,6 +18,7 @@ from slicekit.paths import Tabulated
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
+    DirectSum,
     LowRankTransition,
     Matrices,
     Parameters,
@@ -78,6 +79,11 @@ class Source(ABC):
         """The accumulated gradients, in the order of `tensors`; of integer tensors, empty ones."""
 
     @property
+    def differentiable(self) -> bool:
+        """Whether the transitions' own rules, without a tape, are those of what they do."""
+        return True
+
+    @property
     def keeps(self) -> bool:
         """Whether the backward pass gains from transitions kept by the forward pass."""
         return False
@@ -112,6 +118,15 @@ def _is_integer(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex())
 
 
+OURS = "slicekit."
+"""Where our own structures and flows are defined."""
+
+
+def _is_ours(structure: Structure) -> bool:
+    parts = structure.parts if isinstance(structure, DirectSum) else ()
+    return type(structure).__module__.startswith(OURS) and all(map(_is_ours, parts))
+
+
 class _Made(Source):
     """What the two sources with a structure have in common."""
 
@@ -121,6 +136,14 @@ class _Made(Source):
 
     def make(self, increments: Tensor) -> Transition:
         return self.flow.transition(self.structure, self.parameters, increments)
+
+    @property
+    def differentiable(self) -> bool:
+        if _is_ours(self.structure) and type(self.flow).__module__.startswith(OURS):
+            return True
+        increment = self.tensors[len(self.parameters)][..., :1, :].detach()
+        made = self.make(increment)
+        return all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made))
 
     def spec(self) -> str:
         names = NEXT.join(self.parameters)

@@ -54,6 +54,24 @@ class Matrices(ABC):
     def adjoint(self) -> "Matrices":
         """The conjugate transpose of every matrix."""
 
+    @classmethod
+    def agrees(cls, *names: str) -> bool:
+        """Whether methods are about what `act` does here.
+
+        Those that a class inherits from one whose `act` it has overridden are about other matrices;
+        those of the base classes are derived from `act`, whatever it is.
+
+        Args:
+            names: of the methods.
+        """
+        order = cls.__mro__
+
+        def place(name: str) -> int:
+            return next(i for i, owner in enumerate(order) if name in vars(owner))
+
+        general = order.index(Transition if issubclass(cls, Transition) else Matrices)
+        return all(place(name) <= place("act") or place(name) >= general for name in names)
+
     def mv(self, vector: Tensor) -> Tensor:
         """Multiply vectors: (..., dim) -> (..., dim)."""
         return self.act(vector.unsqueeze(-1)).squeeze(-1)
