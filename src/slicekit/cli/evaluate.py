@@ -66,6 +66,7 @@ def run(wish: Wish) -> None:
         if not folder.path.is_dir():
             raise FileNotFoundError(f"no folder {folder.path}")
         config = read_run_config(folder)
+        folder.check_own()
         task = _task(folder, config, wish)
         finite = task.batches("test") is not None
         if finite and (wish.lengths is not None or wish.diagnose):

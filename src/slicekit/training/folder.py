@@ -84,8 +84,30 @@ class RunFolder:
 
         Raises:
             InUse: if another is writing here.
+            ValueError: if what is written would end up elsewhere.
         """
+        self.check_own()
         return locks.writing(self.path)
+
+    def check_own(self) -> None:
+        """Raise ValueError where a link leads what a run writes, or removes, out of its folder.
+
+        The folder itself may be a link, and so may models, which are replaced whole.
+        """
+        for path in (self.metrics, self.checkpoints, self.plots):
+            if path.is_symlink():
+                raise ValueError(
+                    f"{path} is a link to {os.readlink(path)}, expected a part of the run's own "
+                    "folder, since it is written to. Nothing was changed; to keep a run elsewhere, "
+                    "make its whole folder a link"
+                )
+
+    def _check_files(self) -> None:
+        """Raise ValueError where a device or a pipe, which may have no end, stands for a file."""
+        own = (self.config, self.metrics, self.best, self.model)
+        for path in (*own, *list_checkpoints(self.checkpoints)):
+            if path.exists() and not path.is_file():
+                raise ValueError(f"{path} is no file, expected one that a run wrote")
 
     def settings(self, given: Settings | None, resume: bool) -> Settings:
         """The settings to train with here: those given, or those of the run that is there.
@@ -123,8 +145,9 @@ class RunFolder:
         """All of config.toml.
 
         Raises:
-            ValueError: if it is missing or no TOML.
+            ValueError: if it is missing or no TOML, or something else stands in a file's place.
         """
+        self._check_files()
         try:
             return tomllib.loads(self.config.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
