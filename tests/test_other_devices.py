@@ -16,6 +16,7 @@ from slicekit import (
     Chunked,
     Diagonal,
     Differences,
+    Duration,
     Exponential,
     FirstInput,
     Learned,
@@ -86,6 +87,7 @@ def test_layers_run_on_another_device(name: str) -> None:
         {"projective": True},
         {"drive": Differences(), "initial": FirstInput()},
         {"flow": LogODE(depth=2, window=4)},
+        {"flow": LogODE(depth=2, window=Duration(0.06))},
     ],
     ids=str,
 )

@@ -54,6 +54,15 @@ def find_device(device: Device | None, name: str = "device") -> torch.device:
     return found
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """The widest real numbers of a device.
+
+    >>> widest(torch.device("cpu")), widest(torch.device("mps"))
+    (torch.float64, torch.float32)
+    """
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def how_many(kind: str) -> int:
     """How many devices of a kind this machine has that this torch can use.
 

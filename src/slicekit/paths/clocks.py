@@ -1,7 +1,8 @@
 """Time along a path, counted in windows.
 
 Positions are in units of a window, and one that is within `SNAP` of an edge is on it, so that times
-such as 0.1 + 0.2 begin no window of nothing.
+such as 0.1 + 0.2 begin no window of nothing. They need float64: where the path's device has none,
+time is counted on the CPU.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from slicekit.checks import (
     first_true,
     place,
 )
+from slicekit.devices import widest
 from slicekit.paths.lengths import valid_mask
 
 SNAP = 1e-6
@@ -29,10 +31,12 @@ class Clock:
     """Where the increments of a path stand, in units of a window.
 
     Attributes:
-        before, after: (batch, length) float64, positions before and after each increment.
+        before, after: (batch, length) float64, positions before and after each increment, perhaps
+            on the CPU.
         counts: (batch,) int64, how many windows a path enters, one that is not over included.
-        elapsed: (batch,) float64, how much time has passed of the last one; zero if it is over.
-        lengths: (batch,) int64, the number of increments of each path.
+        elapsed: (batch,), how much time has passed of the last one; zero if it is over. It is in
+            the widest numbers of the path's device, and there, as are counts.
+        lengths: (batch,) int64, the number of increments of each path, with before and after.
     """
 
     before: Tensor
@@ -64,14 +68,16 @@ class Clock:
             )
         everything = torch.full((batch,), length)
         given = everything if lengths is None else lengths
-        lengths = check_lengths(given, batch, length, device=increments.device)
+        home, wide = increments.device, widest(increments.device)
+        ground = home if wide == torch.float64 else torch.device("cpu")
+        lengths = check_lengths(given, batch, length, device=ground)
         valid = valid_mask(lengths, length)
-        steps = increments[..., channel].to(torch.float64).where(valid, 0)
+        steps = increments[..., channel].to(ground).to(torch.float64).where(valid, 0)
         _check_forward(steps, channel)
         if elapsed is None:
             elapsed = steps.new_zeros(batch)
         check_shape("elapsed", elapsed, (batch,))
-        elapsed = elapsed.to(steps)
+        elapsed = elapsed.to(ground).to(torch.float64)
         start = elapsed / time
         passed = torch.nn.functional.pad(steps.cumsum(1), (1, 0)) / time
         positions = _snapped(start[:, None] + passed)
@@ -79,12 +85,12 @@ class Clock:
 
         # On an edge, a window is open only if a step without time has begun it.
         jumps = (before == end[:, None]) & (after == end[:, None]) & valid
-        begun = (jumps & (increments != 0).any(-1)).any(1) | ((end == 0) & (elapsed > 0))
+        begun = (jumps & (increments != 0).any(-1).to(ground)).any(1) | ((end == 0) & (elapsed > 0))
         on_edge = end == end.floor()
         counts = (end.ceil() + (on_edge & begun)).to(torch.int64)
-        least = torch.finfo(torch.float64).tiny
+        least = torch.finfo(wide).tiny
         rest = torch.where(on_edge, begun.to(end) * least, (end - end.floor()) * time)
-        return Clock(before, after, counts, rest, lengths)
+        return Clock(before, after, counts.to(home), rest.to(wide).to(home), lengths)
 
     def most(self) -> int:
         """The largest number of windows of a path, at least one."""

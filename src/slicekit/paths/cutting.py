@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicekit.devices import widest
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.log_signatures import chen, log_signatures
 from slicekit.paths.windows import Duration, log_signatures_in_time
@@ -31,7 +32,9 @@ class OpenWindow:
         """A window that is about to begin, for increments (batch, length, channels)."""
         batch = increments.shape[0]
         whole = isinstance(window, int)
-        filled = increments.new_zeros(batch, dtype=torch.int64 if whole else torch.float64)
+        filled = increments.new_zeros(
+            batch, dtype=torch.int64 if whole else widest(increments.device)
+        )
         return cls(increments.new_zeros(batch, basis.size), filled)
 
 

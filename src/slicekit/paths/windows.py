@@ -56,7 +56,8 @@ class Duration:
 
         Returns:
             counts: (batch,) int64, a last window that is not over included.
-            elapsed: (batch,) float64, zero where the last window is over.
+            elapsed: (batch,) float64 (float32 where the device has no other), zero where the last
+                window is over.
 
         Raises:
             TypeError: if increments are not floating or lengths no integers.
@@ -91,10 +92,10 @@ class Duration:
         tensor([[0, 2]])
         """
         clock = Clock.of(increments, self.time, self.channel, elapsed, lengths)
-        edges = torch.arange(1, clock.most() + 1, device=increments.device, dtype=torch.float64)
         after = clock.after.detach().contiguous()
+        edges = torch.arange(1, clock.most() + 1, device=after.device, dtype=after.dtype)
         found = torch.searchsorted(after, edges.expand(len(after), -1).contiguous(), right=True)
-        return torch.minimum(found, clock.lengths[:, None]) - 1
+        return (torch.minimum(found, clock.lengths[:, None]) - 1).to(increments.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,8 @@ def split_at(
     starts = torch.nn.functional.pad((1 + crossed).cumsum(1), (1, 0))
     total = int(starts[:, -1].max()) if batch else 0
 
-    number = torch.arange(total, device=increments.device).expand(batch, -1).contiguous()
+    place, home = clock.before.device, increments.device
+    number = torch.arange(total, device=place).expand(batch, -1).contiguous()
     source = torch.searchsorted(starts[:, 1:].contiguous(), number, right=True)
     inside = source < length
     source = source.clamp_max(max(length - 1, 0))
@@ -164,12 +166,13 @@ def split_at(
     moving = span > 0
     fraction = torch.where(moving, (high - low) / torch.where(moving, span, 1), 1)
     kept = inside & (source < clock.lengths[:, None])
-    pieces = increments.gather(1, source[..., None].expand(-1, -1, channels))
-    pieces = torch.where(kept[..., None], pieces * fraction.to(pieces)[..., None], 0)
+    pieces = increments.gather(1, source.to(home)[..., None].expand(-1, -1, channels))
+    share = fraction.to(pieces.dtype).to(home)
+    pieces = torch.where(kept.to(home)[..., None], pieces * share[..., None], 0)
 
     window = window.where(inside, windows).to(torch.int64)
-    numbers = torch.arange(windows + 1, device=increments.device).expand(batch, -1)
-    edges = torch.searchsorted(window.contiguous(), numbers.contiguous())
+    numbers = torch.arange(windows + 1, device=place).expand(batch, -1)
+    edges = torch.searchsorted(window.contiguous(), numbers.contiguous()).to(home)
     return Pieces(pieces, edges, clock.counts, clock.elapsed)
 
 

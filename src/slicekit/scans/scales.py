@@ -38,6 +38,7 @@ import math
 import torch
 from torch import Tensor
 
+from slicekit.devices import widest
 from slicekit.scans.projective import normalise
 
 WINDOW = 8
@@ -153,7 +154,7 @@ def differentiable_directions(
 
 
 def _log_norms(logs: Tensor, peaks: Tensor, zero: Tensor) -> Tensor:
-    wide = logs.dtype if logs.device.type == "mps" else torch.float64  # which has no float64
+    wide = widest(logs.device)
     sums = (logs.to(wide) + peaks.to(wide) * math.log(2)).to(logs.dtype)
     return sums.masked_fill(zero, math.log(torch.finfo(logs.dtype).tiny))
 
