@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from slicekit.locks import InUse
 from slicekit.tasks.archives import DownloadError, download, load
 from slicekit.tasks.archives.downloading import changed
 from slicekit.tasks.archives.sources import Source, sources
@@ -202,6 +203,20 @@ def test_other_contents_than_the_last_time_are_named(tmp_path: Path) -> None:
         assert len(load("Walks", tmp_path).test) == 2
         get(there, tmp_path, sha256=hashlib.sha256(other).hexdigest())
     assert len(load("Walks", tmp_path).test) == 3
+
+
+def test_a_set_comes_to_a_folder_once_at_a_time(tmp_path: Path) -> None:
+    with serving(site()) as there:
+
+        def meanwhile(*_: object) -> None:
+            with pytest.raises(InUse, match=r"data is in use: process \d+ .* is writing it"):
+                get(there, tmp_path / "data")
+
+        get(there, tmp_path / "data", progress=meanwhile)
+        get(there, tmp_path / "data")  # the first has let go
+    assert left(tmp_path) == [
+        f"data/Walks/{x}" for x in ("Walks_TEST.ts", "Walks_TRAIN.ts", "source.json")
+    ]
 
 
 def test_files_that_changed_on_disk_are_told(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from slicekit import locks
 from slicekit.tasks.archives.errors import ArchiveError
 from slicekit.tasks.archives.fetching import (
     LARGEST,
@@ -64,13 +65,26 @@ def download(
         ValueError: if the name is unknown, or `sha256` is no checksum.
         DownloadError: if no source has it, with the reason of each; or if what came is not what
             came the last time, and no `sha256` says that it should be.
+        InUse: if another process is bringing the same set to the same folder.
     """
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise ValueError(f"sha256={sha256!r}, expected 64 hexadecimal digits")
     root = data_folder() if folder is None else Path(folder).expanduser()
     candidates = sources(name, mirror)
-    root.mkdir(parents=True, exist_ok=True)
+    # Two at once would write one part, and each would move away what the other has put there.
+    with locks.writing(root, f".{name}.lock"):
+        return _download(name, root, candidates, sha256, progress, patience, largest)
 
+
+def _download(
+    name: str,
+    root: Path,
+    candidates: list[Source],
+    sha256: str | None,
+    progress: Progress | None,
+    patience: Patience,
+    largest: int,
+) -> Path:
     def bring(url: str, file: Path) -> None:
         watch = None if progress is None else partial(progress, url)
         fetch(url, file, watch, patience, largest)
