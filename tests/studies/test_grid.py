@@ -216,6 +216,19 @@ def test_a_process_that_dies_is_a_failure_of_its_run(tmp_path: Path) -> None:
     assert worker.do(plan, tmp_path) == "its process ended by signal 9" and not worker.alive()
 
 
+@pytest.mark.parametrize("own", [None, "ACTIVE"])
+def test_threads_of_a_worker_sleep_while_they_wait_unless_the_user_has_chosen(
+    own: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if own is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", own)
+    given: dict[str, str] = {}
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: given.update(env))
+    Worker()
+    assert (given["OMP_WAIT_POLICY"], given["OMP_NUM_THREADS"]) == (own or "PASSIVE", "1")
+
+
 def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from slicekit.studies.plans import Plan
 
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""As in a command: threads, if a run asks for several, sleep while they wait for each other."""
+
 
 def command() -> list[str]:
     """How to start a worker of this process.
@@ -29,7 +32,7 @@ class Worker:
             command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env={**WAITING, **os.environ, "OMP_NUM_THREADS": "1"},
         )
 
     def do(self, plan: Plan, folder: Path, device: str | None = None) -> str | None:
