@@ -47,3 +47,13 @@ def test_there_is_no_legend_of_nothing_and_a_long_one_stands_outside() -> None:
     legend = axis.get_legend()
     assert legend is not None
     assert legend.get_window_extent().x0 >= axis.get_window_extent().x1
+
+
+@pytest.mark.parametrize("ends", [(20, 40), (100, 130), (3, 9), (20, 5120)])
+def test_lengths_are_labelled_by_whole_numbers(ends: tuple[int, int]) -> None:
+    made, (axis,) = figures.figure(1, 5, 4)
+    axis.plot(ends, [0.1, 0.9])
+    figures.over_lengths(axis)
+    made.canvas.draw()
+    labels = [label.get_text() for label in axis.get_xticklabels()]
+    assert len(labels) > 2 and all(float(x).is_integer() for x in labels if x)

@@ -4,6 +4,7 @@ matplotlib is imported when it is needed. Every room that draws, draws with thes
 """
 
 import io
+import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,7 +93,7 @@ def over_lengths(axis: Any) -> None:
     axis.set_xscale("log", base=2)
     low, high = axis.get_xlim()
     if high < 4 * low:  # not one doubling may lie between them
-        _plain_numbers(axis.xaxis)
+        _plain_numbers(axis.xaxis, whole=True)
     else:
         axis.xaxis.set_major_formatter(lambda length, _: f"{length:g}")
         axis.xaxis.set_minor_formatter(NullFormatter())
@@ -111,14 +112,23 @@ def logarithmic(axis: Any, of: str) -> None:
         _plain_numbers(getattr(axis, f"{of}axis"))
 
 
-def _plain_numbers(along: Any) -> None:
-    """Labels at 1, 2 and 5 times a power of ten; where few of them lie, at round numbers."""
-    from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
+def _plain_numbers(along: Any, whole: bool = False) -> None:
+    """Labels at 1, 2 and 5 times a power of ten; where few of them lie, at round numbers.
+
+    Args:
+        along: the axis.
+        whole: whether only whole numbers are there to be labelled.
+    """
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
 
     low, high = sorted(along.get_view_interval())
-    ticks = LogLocator(10, subs=(1.0, 2.0, 5.0)).tick_values(low, high)
+    # By hand: over a small range, LogLocator gives ticks of its own choice.
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [times * 10.0**power for power in powers for times in (1, 2, 5)]
     inside = [x for x in ticks if low <= x <= high]
-    along.set_major_locator(FixedLocator(inside) if len(inside) > 2 else MaxNLocator(5))
+    along.set_major_locator(
+        FixedLocator(inside) if len(inside) > 2 else MaxNLocator(5, integer=whole)
+    )
     along.set_major_formatter(lambda value, _: f"{value:g}")
     along.set_minor_formatter(NullFormatter())
 

@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
             continue
         until = spent() + seconds * (1.0 if given.only else part)
         tallies.append(run(name, attack, Size(given.seed, share, until)))
-        print(f"{name}: {tallies[-1].tried} tried, {len(tallies[-1].failures)} failed", flush=True)
+        found = tallies[-1].failures
+        print(f"{name}: {tallies[-1].tried} tried, {len(found)} failed", *found[:1], flush=True)
     print("\n" + table(tallies))
     return 1 if any(tally.failures for tally in tallies) else 0
 

@@ -46,7 +46,7 @@ def attack(tally: Tally, size: Size) -> None:
             header, tensors = victims[number]
             header = copy.deepcopy(header)
             for place, value in changes:
-                _put(header, place, value)
+                _put(header, place, copy.deepcopy(value))  # it may be put into itself
             text = json.dumps(header)
             save_file(tensors, path, metadata={"slicekit": text, "digest": digest(text, tensors)})
             if "estimator" in header:

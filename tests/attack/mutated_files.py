@@ -22,7 +22,7 @@ from slicekit.estimators import Ridge, SliceClassifier
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.studies.runs import RESULTS, read_outcome
 from slicekit.tasks.archives import Series, read
-from slicekit.training import RunFolder, Settings
+from slicekit.training import Report, RunFolder, Settings
 from slicekit.training.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from slicekit.training.folder import read_records
 from tests.attack.guard import Guard
@@ -159,7 +159,8 @@ def _read_config(path: Path) -> Any:
 
 
 def _make_metrics(folder: Path) -> Path:
-    lines = [json.dumps({"step": i, "loss": 0.5**i, "accuracy": None}) for i in range(8)]
+    reports = [Report(i, "train", 0.5**i, 0.5, 1e-3, 20, 1.5, 1e4) for i in range(8)]
+    lines = [json.dumps(report.as_record()) for report in reports]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     return folder / "metrics.jsonl"
 

@@ -1,10 +1,11 @@
 """Runs on disk: read, listed, and never a reason to fail."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from slicekit.training import RunFolder, Settings, list_runs, read_run, train
+from slicekit.training import Report, RunFolder, Settings, list_runs, read_run, train
 from tests.training.small import EVERYTHING, Parity, StopAfter, small_model
 
 
@@ -53,9 +54,21 @@ def test_a_line_that_is_being_written_is_left_out(root: Path, tmp_path: Path) ->
     assert len(read_run(tmp_path).records) == 1
 
 
-@pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", '{"step": "x"}'])
-def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+RECORD = Report(5, "train", 0.5, 0.5, 1e-3, 20, 1.5, 1e4).as_record()
+NO_RECORDS: dict[str, object] = {
+    "a list": [1],
+    "nothing": {},
+    "a step alone": {"step": 1},
+    **{f"step {x!r}": RECORD | {"step": x} for x in ("5", True, 1.5, -1, 10**30, None)},
+    **{f"loss {x!r:.9}": RECORD | {"loss": x} for x in ("x", [0.5], 10**400)},
+    **{f"kind {x!r}": RECORD | {"kind": x} for x in ("other", ["train"], None)},
+}
+
+
+@pytest.mark.parametrize("name", ["nonsense", *NO_RECORDS])
+def test_a_damaged_line_is_named(tmp_path: Path, name: str) -> None:
     RunFolder(tmp_path).open(Settings(), None)
+    line = json.dumps(NO_RECORDS[name]) if name in NO_RECORDS else name
     (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"metrics.jsonl, line 1 is no record"):
         read_run(tmp_path)
@@ -109,3 +122,11 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"could not write {tmp_path / 'run'}"):
         train(small_model(), Parity(), folder=tmp_path / "run")
     assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_numbers_that_were_not_finite_are_no_best(tmp_path: Path) -> None:
+    RunFolder(tmp_path).open(Settings(), None)
+    lines = [RECORD | {"kind": "validation", "accuracy": x} for x in (None, 0.25, None)]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
+    best = read_run(tmp_path).best
+    assert best is not None and best["accuracy"] == 0.25

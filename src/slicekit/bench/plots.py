@@ -58,13 +58,20 @@ def plot_structures(rows: list[Row], path: Path) -> None:
             places = [place + offset for place, _ in bars]
             heights = [value for _, value in bars]
             axis.bar(places, heights, width, **figures.bar(number), label=label)
-        names = [f"{row.setting.structure}\ndim {row.setting.shape.dim}" for row in own]
-        axis.set_xticks(range(len(own)), names, fontsize=6)
+        axis.set_xticks(range(len(own)), [_name(row) for row in own], fontsize=6)
         axis.axhline(1, color="black", linewidth=0.8)
         figures.logarithmic(axis, "y")
         figures.label(axis, title=f"batch {batch}, length {length}", y="time / floor")
     figures.legend(axes[0], outside=True)
     figures.write(made, path)
+
+
+def _name(row: Row) -> str:
+    """The structure and its sizes in two lines, which stay apart from their neighbours'."""
+    kind, _, size = row.setting.structure.rpartition("-")
+    dim = f"dim {row.setting.shape.dim}"
+    numbered = bool(kind) and size.replace(".", "").isdigit()
+    return f"{kind}\n{size}, {dim}" if numbered else f"{row.setting.structure}\n{dim}"
 
 
 def _asked(row: Row) -> tuple[int, int]:

@@ -213,6 +213,7 @@ def _last_record(path: Path) -> dict[str, Any]:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4096))
             whole = file.read().split(b"\n")[:-1]
-        return json.loads(whole[-1]) if whole else {}
-    except (OSError, ValueError):
+        found = json.loads(whole[-1]) if whole else {}
+    except (OSError, ValueError, RecursionError):
         return {}
+    return found if isinstance(found, dict) else {}

@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ TRAINING = "training"
 
 VALIDATION = "validation"
 """The kind of record that comes second at a step that has two."""
+
+KINDS = ("train", VALIDATION)
+REPORTED = {field.name for field in fields(Report) if field.default is MISSING}
+"""What every record tells; a number that was not finite is null."""
 
 
 class RunFolder:
@@ -282,11 +287,27 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines[:-1], start=1):
         try:
             record = json.loads(line)
-            int(record["step"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number} is no record: {line[:80]!r}") from error
+        except (ValueError, RecursionError):
+            record = None
+        if not _is_record(record):
+            raise ValueError(f"{path}, line {number} is no record: {line[:80]!r}")
         records.append(record)
     return records
+
+
+def _is_record(given: Any) -> bool:
+    """Whether it has the fields that every report has, and nothing but numbers beside its kind."""
+    if not isinstance(given, dict) or not given.keys() >= REPORTED:
+        return False
+    step, kind = given["step"], given["kind"]
+    whole = isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 2**63
+    rest = (x for name, x in given.items() if name != "kind")
+    return whole and kind in KINDS and all(x is None or _is_number(x) for x in rest)
+
+
+def _is_number(given: Any) -> bool:
+    # Of a whole number that no float can hold, nothing could be drawn or computed.
+    return isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**63)
 
 
 def _check_same(path: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ class Run:
     @property
     def seconds(self) -> float:
         """Training time on record."""
-        return max((record["seconds"] for record in self.records), default=0.0)
+        return max((record["seconds"] or 0.0 for record in self.records), default=0.0)
 
     @property
     def training(self) -> list[dict[str, Any]]:
@@ -49,7 +49,8 @@ class Run:
     @property
     def best(self) -> dict[str, Any] | None:
         """The validation with the best accuracy, the last such one; None if there was none."""
-        return max(self.validations, key=lambda x: (x["accuracy"], x["step"]), default=None)
+        known = [x for x in self.validations if x["accuracy"] is not None]
+        return max(known, key=lambda x: (x["accuracy"], x["step"]), default=None)
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:

@@ -29,7 +29,8 @@ def zipped(members: dict[str, str] | None = None) -> bytes:
     }
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in (whole if members is None else members).items():
-            archive.writestr(name, content)
+            # With a date of its own, so that the same members are the same bytes whenever.
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return made.getvalue()
 
 

@@ -44,16 +44,17 @@ def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
 
 def _draw_geometry(axis: Any, found: Diagnosis) -> None:
     of = telling(found.readings[0])
+    # With two classes the last two are one: a dashed line lets the other be seen.
     lines = {
-        "spread": "spread within a class",
-        "nearest": "to the nearest class",
-        "mean": "mean between classes",
+        "spread": ("spread within a class", "o-"),
+        "nearest": ("to the nearest class", "o-"),
+        "mean": ("mean between classes", "x--"),
     }
     if of is not None:
         seen = [(x.length, getattr(x, of)) for x in found.readings if getattr(x, of) is not None]
-        for what, label in lines.items():
+        for what, (label, style) in lines.items():
             values = [_positive(getattr(lying, what)) for _, lying in seen]
-            axis.plot([length for length, _ in seen], values, "o-", markersize=4, label=label)
+            axis.plot([length for length, _ in seen], values, style, markersize=5, label=label)
         figures.logarithmic(axis, "y")
         figures.legend(axis)
     figures.label(axis, title=f"distances of {of or 'states'}", y="distance")
@@ -73,12 +74,20 @@ def _draw_spectra(axis: Any, found: Diagnosis) -> None:
             values, place = getattr(own, what), own.layer + 0.2 * (number - 0.5)
             shown = label if own is found.spectra[0] else None
             axis.vlines(place, values.least, values.most, color=f"C{number}", linewidth=6)
-            axis.plot([place], [values.median], "o", color=f"C{number}", label=shown)
+            axis.plot(
+                [place],
+                [values.median],
+                "o",
+                color=f"C{number}",
+                markeredgecolor="white",
+                label=shown,
+            )
     axis.axhline(1, color="grey", linewidth=0.8, linestyle=":")
     axis.set_xticks([own.layer for own in found.spectra], [_layer(x) for x in found.spectra])
     axis.set_xlim(-0.6, max(len(found.spectra), 1) - 0.4)
     low, high = axis.get_ylim()
-    axis.set_ylim(min(low, 0.9), max(high, 1.1))
+    low, high = min(low, 0.9), max(high, 1.1)
+    axis.set_ylim(low, high + 0.25 * (high - low))  # the legend has its place above the bars
     figures.label(axis, title="transitions: least, median and most", y="size")
     figures.legend(axis)
 
