@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from slicekit.engines import Answer, Local, local
+from slicekit.engines.workers import Worker, command
 from slicekit.locks import InUse, writing
-from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, grid, make
+from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, make
 from slicekit.studies.plans import Test
 from slicekit.studies.runs import RESULTS, finished, perform
 from slicekit.studies.worker import LOCK, LOG, _do
-from slicekit.studies.workers import Worker, command
 from slicekit.training import RunFolder
 from slicekit.training.checkpoints import list_checkpoints
 
@@ -70,7 +71,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(grid, "Worker", refuse)
+    monkeypatch.setattr(local, "Worker", refuse)
 
 
 def test_results_hold_every_run_and_nothing_that_differs_from_time_to_time(whole: Path) -> None:
@@ -213,7 +214,9 @@ def test_a_process_that_dies_is_a_failure_of_its_run(tmp_path: Path) -> None:
     (plan, _) = STUDY.wanted(CHOICE, {})
     worker = Worker()
     worker.stop()
-    assert worker.do(plan, tmp_path) == "its process ended by signal 9" and not worker.alive()
+    order = {"plan": plan.as_dict(), "folder": str(tmp_path)}
+    assert worker.do(order) == Answer("its process ended by signal 9", lost=True)
+    assert not worker.alive() and Local().tries == 1
 
 
 @pytest.mark.parametrize("own", [None, "ACTIVE"])
@@ -257,7 +260,7 @@ def test_a_worker_ends_with_the_study_in_the_middle_of_a_run(
 
 STUDY_PROCESS = """
 import subprocess, sys
-from slicekit.studies import workers
+from slicekit.engines import workers
 worker = subprocess.Popen(workers.command(), stdin=sys.stdin)
 print(worker.pid, flush=True)
 worker.wait()
@@ -300,8 +303,8 @@ def test_a_run_that_another_worker_is_doing_is_left_to_it(
     monkeypatch.setattr("slicekit.studies.worker.PATIENCE", 0.1)
     with writing(tmp_path, LOCK):
         (tmp_path / LOG).write_text("of the other")
-        fault = _do(plan, tmp_path)
-        assert fault is not None and f"InUse: {tmp_path} is in use: process " in fault
+        fault, lost = _do({"plan": plan.as_dict(), "folder": str(tmp_path)})
+        assert lost and fault is not None and f"InUse: {tmp_path} is in use: process " in fault
         assert {path.name for path in tmp_path.iterdir()} == {LOCK, LOG}
         assert (tmp_path / LOG).read_text() == "of the other"
 

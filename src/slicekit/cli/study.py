@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from slicekit import catalogue, figures
-from slicekit.cli import display
+from slicekit.cli import display, engines
 from slicekit.cli.errors import BadUsage, one_line
 from slicekit.cli.lengths import parse_lengths
+from slicekit.engines import Engine
 from slicekit.studies import (
     STUDIES,
     Choice,
@@ -73,9 +74,10 @@ def study_command(
             help="Folder of the study; studies/<name>, or studies/<name>-quick, by default."
         ),
     ] = None,
-    processes: Annotated[
-        int, typer.Option(min=1, help="How many runs at a time, with one thread each.")
-    ] = 1,
+    processes: engines.Processes = None,
+    engine: engines.EngineName = "local",
+    address: engines.Address = None,
+    option: engines.Options = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default.")
     ] = None,
@@ -99,6 +101,8 @@ def study_command(
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
+      slicekit study languages --engine ray --address 10.0.0.1:6379
+      slicekit study languages --engine slurm --option partition=long --option minutes=240
 
     It may be stopped at any time. The same command again keeps the runs that are finished, and goes
     on with those that are not. Other models, seeds or lengths add to the tables that are there; if
@@ -123,7 +127,8 @@ def study_command(
             quick=quick,
         )
         folder = Path("studies") / (f"{name}-quick" if quick else name)
-        _run(study, choice, out or folder, processes, device)
+        where = engines.chosen(engine, processes, address, option)
+        _run(study, choice, out or folder, where, device)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -144,14 +149,12 @@ def _list(console: Console) -> None:
     console.print(table)
 
 
-def _run(study: Study, choice: Choice, folder: Path, processes: int, device: str | None) -> None:
+def _run(study: Study, choice: Choice, folder: Path, engine: Engine, device: str | None) -> None:
     console = display.console()
     display.plain(console, f"{study.summary}, in {folder}")
     try:
         with _watcher(console) as watch:
-            standing = conduct(
-                study, choice, folder, processes=processes, watch=watch, device=device
-            )
+            standing = conduct(study, choice, folder, watch=watch, device=device, engine=engine)
     except KeyboardInterrupt:
         display.plain(console, "interrupted; the same command again goes on from here")
         raise typer.Exit(INTERRUPTED) from None
@@ -235,6 +238,9 @@ class _Lines(GridWatcher):
 
     def failed(self, name: str, why: str) -> None:
         display.plain(self._console, f"{name} failed: {why}")
+
+    def restarted(self, name: str, why: str) -> None:
+        display.plain(self._console, f"{name} was lost ({why}), and goes on elsewhere")
 
 
 class _Bar(_Lines):

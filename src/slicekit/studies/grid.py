@@ -1,7 +1,8 @@
 """Runs that do not depend on each other, some at a time, which can be stopped and started again.
 
-Every run has its own folder, and is done in a process beside this one. Finished ones are found on
-the disk, interrupted ones go on from their checkpoints, and one that fails takes no other with it.
+Every run has its own folder, and is done wherever an engine does it. Finished ones are found on the
+disk, interrupted ones go on from their checkpoints, and one that fails takes no other with it. One
+whose process or node was lost goes on elsewhere, as long as it comes further each time.
 """
 
 import json
@@ -10,16 +11,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
+from slicekit.engines import Answer, Engine, Local, Order
 from slicekit.studies.plans import Outcome, Plan
 from slicekit.studies.runs import finished
-from slicekit.studies.workers import Worker
 from slicekit.training import RunFolder
 
 PAUSE = 0.1
-"""Seconds between two looks at the processes."""
+"""Seconds between two looks at the runs."""
+
+ATTENTION = 20.0
+"""Seconds in which a file that another machine wrote should be seen here."""
+
+LEASE = 120.0
+"""Seconds to wait for a lock of a node that is no more; file servers hold them a while longer."""
 
 Wanted = Callable[[Mapping[str, Outcome]], list[Plan]]
 """All plans of a study, given what came of some: one may depend on what came of another."""
@@ -77,7 +83,8 @@ class Standing:
             known = own or [pace for _, pace in paces]
             steps = plan.settings.steps - self.steps.get(plan.name, 0)
             left += steps * sum(known) / len(known)
-        return left / self.processes
+        unfinished = len(self.plans) - len(self.outcomes) - len(self.failures)
+        return left / max(1, min(self.processes, unfinished))
 
 
 class GridWatcher:
@@ -92,56 +99,68 @@ class GridWatcher:
     def failed(self, name: str, why: str) -> None:
         """A run has failed."""
 
+    def restarted(self, name: str, why: str) -> None:
+        """A run was lost with its process or node, and goes on elsewhere."""
+
 
 def run_grid(
     wanted: Wanted,
     folder: Path,
-    processes: int = 1,
+    engine: Engine | None = None,
     watch: GridWatcher | None = None,
     device: str | None = None,
+    seen: Path | None = None,
 ) -> Standing:
     """Do all runs that are wanted, but for those that are finished.
 
     Args:
         wanted: gives the plans.
         folder: where the folders of the runs are, or will be.
-        processes: how many runs at a time; each has one thread.
+        engine: where they are done, ready to take orders; None is one process of this machine.
         watch: is told of everything.
-        device: where; None is the CPU.
+        device: of the machine that does a run; None is the CPU.
+        seen: a file that stays as it is meanwhile, by which other machines tell whether they see
+            the same folders.
 
     Returns:
         How the grid stands at the end: nothing is running or waiting.
 
     Raises:
         OSError: if a process can't be started.
+        Unreachable: if the engine's cluster is no more.
     """
-    standing, watch = Standing(processes=processes), watch or GridWatcher()
-    idle: list[Worker] = []
-    jobs: dict[str, _Job] = {}
+    if engine is None:
+        with Local().opened(folder) as own:
+            return run_grid(wanted, folder, own, watch, device)
+    standing, watch = Standing(processes=engine.at_once), watch or GridWatcher()
+    common: Order = {"device": device}
+    if engine.shared and seen is not None:
+        common |= {"patience": LEASE}
+        common |= {"seen": {"path": str(seen.resolve()), "content": seen.read_text()}}
+    jobs: dict[str, _Run] = {}
     news = True
-    try:
-        while True:
-            if news:
-                _gather(standing, wanted, folder, watch)
-            for plan in standing.waiting[: processes - len(jobs)]:
-                worker = idle.pop() if idle else Worker()
-                jobs[plan.name] = _Job(plan, folder / plan.name, worker, device)
-                standing.running.append(plan.name)
-            if not jobs:
-                return standing
-            time.sleep(PAUSE)
-            news = False
-            for name, job in list(jobs.items()):
-                standing.steps[name], standing.seconds[name] = job.progress()
-                if job.ended():
-                    news = True
-                    standing.running.remove(name)
-                    _settle(standing, jobs.pop(name), watch)
-                    idle += [job.worker] if job.worker.alive() else []
-            watch.moved(standing)
-    finally:
-        for worker in [*idle, *(job.worker for job in jobs.values())]:
-            worker.stop()
+    while True:
+        if news:
+            _gather(standing, wanted, folder, watch)
+        for plan in standing.waiting[: max(0, engine.at_once - len(jobs))]:
+            jobs[plan.name] = _Run(plan, folder / plan.name, engine, common)
+            standing.running.append(plan.name)
+        if not jobs:
+            return standing
+        time.sleep(PAUSE)
+        news = False
+        for name, run in list(jobs.items()):
+            standing.steps[name], standing.seconds[name] = run.progress()
+            answer = run.answer()
+            if answer is None:
+                continue
+            if answer.lost and run.again():
+                watch.restarted(name, answer.fault or "")
+                continue
+            news = True
+            standing.running.remove(name)
+            _settle(standing, jobs.pop(name), answer, watch)
+        watch.moved(standing)
 
 
 def _gather(standing: Standing, wanted: Wanted, folder: Path, watch: GridWatcher) -> None:
@@ -162,19 +181,19 @@ def _gather(standing: Standing, wanted: Wanted, folder: Path, watch: GridWatcher
                 watch.finished(outcome, kept=True)
 
 
-def _settle(standing: Standing, job: "_Job", watch: GridWatcher) -> None:
+def _settle(standing: Standing, run: "_Run", answer: Answer, watch: GridWatcher) -> None:
     """Take note of a run that has ended."""
-    fault, outcome = job.fault, None
+    fault, outcome = answer.fault, None
     if fault is None:
         try:
-            outcome = finished(job.plan, job.folder)
+            outcome = run.outcome()
         except ValueError as error:
             fault = str(error)
     if outcome is None:
-        fault = fault or f"it left no results in {job.folder}"
-        _note_failure(standing, job.plan, fault, watch)
+        fault = fault or f"it left no results in {run.folder}"
+        _note_failure(standing, run.plan, fault, watch)
     else:
-        standing.outcomes[job.plan.name] = outcome
+        standing.outcomes[run.plan.name] = outcome
         watch.finished(outcome, kept=False)
 
 
@@ -183,27 +202,45 @@ def _note_failure(standing: Standing, plan: Plan, why: str, watch: GridWatcher) 
     watch.failed(plan.name, why)
 
 
-class _Job:
-    """A run that a worker is doing."""
+class _Run:
+    """A run that an engine is doing."""
 
-    def __init__(self, plan: Plan, folder: Path, worker: Worker, device: str | None) -> None:
-        self.plan, self.folder, self.worker = plan, folder, worker
-        self._device = device
-        self.fault: str | None = None
-        self._waiting = Thread(target=self._wait, daemon=True)
-        self._waiting.start()
+    def __init__(self, plan: Plan, folder: Path, engine: Engine, common: Order) -> None:
+        self.plan, self.folder, self._engine = plan, folder, engine
+        self._order = common | {"plan": plan.as_dict(), "folder": str(folder.resolve())}
+        self._losses, self._reached = 0, self._checkpoint()
+        self._job = engine.start(self._order)
 
-    def _wait(self) -> None:
-        self.fault = self.worker.do(self.plan, self.folder, self._device)
+    def answer(self) -> Answer | None:
+        """How it has ended, None as long as it goes on."""
+        return self._job.answer()
 
-    def ended(self) -> bool:
-        """Whether the worker has answered, or is no more."""
-        return not self._waiting.is_alive()
+    def again(self) -> bool:
+        """Start it again where it was lost, unless that happens again and again in one place."""
+        reached = self._checkpoint()
+        self._losses = 1 if reached != self._reached else self._losses + 1
+        self._reached = reached
+        if self._losses >= self._engine.tries:
+            return False
+        self._job = self._engine.start(self._order)
+        return True
+
+    def outcome(self) -> Outcome | None:
+        """What came of it; what another machine has written may take a while to be seen."""
+        end = time.monotonic() + (ATTENTION if self._engine.shared else 0)
+        while (found := finished(self.plan, self.folder)) is None and time.monotonic() < end:
+            time.sleep(PAUSE)
+        return found
 
     def progress(self) -> tuple[int, float]:
         """Steps and seconds on record."""
         record = _last_record(RunFolder(self.folder).metrics)
         return record.get("step", 0), record.get("seconds", 0.0)
+
+    def _checkpoint(self) -> str | None:
+        """The last one's name, by which to tell whether the run has come further."""
+        last = RunFolder(self.folder).last_checkpoint()
+        return None if last is None else last.name
 
 
 def _last_record(path: Path) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from slicekit import catalogue, tasks
 from slicekit.devices import find_device
-from slicekit.locks import writing
+from slicekit.engines import Engine, Local
+from slicekit.locks import WRITER, writing
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.line_ups import expand
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
@@ -143,6 +144,7 @@ def conduct(
     processes: int = 1,
     watch: GridWatcher | None = None,
     device: str | None = None,
+    engine: Engine | None = None,
 ) -> Standing:
     """Do what a study wants, and write results.json, results.md and results.png.
 
@@ -154,9 +156,10 @@ def conduct(
         study: which one.
         choice: what the user wants of it.
         folder: for the results, and the runs below it; a quick look needs one of its own.
-        processes: how many runs at a time, with one thread each.
+        processes: how many runs at a time, with one thread each, if no engine is given.
         watch: is told of everything.
-        device: where the runs are done, "cpu", "cuda" or "mps"; None is the CPU.
+        device: of the machine that does a run, "cpu", "cuda" or "mps"; None is the CPU.
+        engine: where the runs are done; None is this machine. A cluster's nodes must see `folder`.
 
     Returns:
         How it stands at the end: outcomes and failures.
@@ -165,16 +168,24 @@ def conduct(
         InUse: if another process is doing a study in the folder.
         ValueError: if a model's name is unknown, there is no such device, or the folder is of
             another study.
+        ImportError: if the engine's library is missing.
+        Unreachable: if its cluster does not answer, or does no more.
         OSError: if a file can't be written.
     """
-    find_device(device)
+    engine = engine or Local(processes)
+    if not engine.shared:
+        find_device(device)
     study.wanted(choice, {})  # what is wrong with the choice comes out before there is a folder
-    with writing(folder):
+    with writing(folder), engine.opened(folder):
         claim(study, choice, folder)
         gathered(study, choice, Standing(), folder)  # as does what is wrong with the folder
-        runs = folder / RUNS
         standing = run_grid(
-            lambda known: study.wanted(choice, known), runs, processes, watch, device
+            lambda known: study.wanted(choice, known),
+            folder / RUNS,
+            engine,
+            watch,
+            device,
+            folder / WRITER,
         )
         standing.written = write_results(study, choice, standing, folder)
     return standing

@@ -1,9 +1,10 @@
-"""What a worker does first: python -P tether.py PARENT, with the process id of the study.
+"""What a worker does first: python -P tether.py PARENT, with the process id of who gives orders.
 
-It ties the worker's life to the study's before anything else, since to import torch takes seconds,
-in which a study may be killed. On Linux the system ends the worker with its parent; everywhere, the
-end of standard input does, which the study holds open as long as it lives. That is why this file
-is run by its path, and imports nothing of slicekit until then.
+That is a study, or the process of a cluster on its node. The worker's life is tied to its parent's
+before anything else, since to import torch takes seconds, in which a study may be killed. On Linux
+the system ends the worker with its parent; everywhere, the end of standard input does, which the
+parent holds open as long as it lives. That is why this file is run by its path, and imports nothing
+of slicekit until then.
 """
 
 import os
@@ -35,7 +36,7 @@ def listen(orders: Queue[str]) -> None:
 
 
 def main() -> None:
-    """Tie this process to the study, and do its runs."""
+    """Tie this process to its parent, and do the runs it orders."""
     tie_to(int(sys.argv[1]))
     orders: Queue[str] = Queue()
     Thread(target=listen, args=(orders,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Processes that do runs, one after the other, seen from the study."""
+"""Processes that do runs, one after the other, seen from who gives the orders."""
 
 import json
 import os
@@ -6,8 +6,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
-from slicekit.studies.plans import Plan
+from slicekit.engines.base import Answer, Job, Order
 
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """As in a command: threads, if a run asks for several, sleep while they wait for each other."""
@@ -24,7 +25,10 @@ def command() -> list[str]:
 
 
 class Worker:
-    """A process that does runs, with one thread. It ends when the study does, however that ends."""
+    """A process that does runs, with one thread. It ends when its parent does, however that ends.
+
+    On Linux it also ends with the thread that made it.
+    """
 
     def __init__(self) -> None:
         """Start the process."""
@@ -35,28 +39,19 @@ class Worker:
             env={**WAITING, **os.environ, "OMP_NUM_THREADS": "1"},
         )
 
-    def do(self, plan: Plan, folder: Path, device: str | None = None) -> str | None:
-        """Do a run, and wait for its end.
-
-        Args:
-            plan: what to do.
-            folder: of the run.
-            device: where; None is the CPU.
-
-        Returns:
-            Why it failed, None if it did not.
-        """
+    def do(self, order: Order) -> Answer:
+        """Do a run, and wait for its end."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        order = json.dumps({"plan": plan.as_dict(), "folder": str(folder), "device": device})
         answer = b""
         with suppress(BrokenPipeError):
-            self._process.stdin.write(order.encode() + b"\n")
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
         if not answer:
             code = self._process.wait()
-            return f"its process ended by {f'signal {-code}' if code < 0 else f'code {code}'}"
-        return json.loads(answer)["fault"]
+            how = f"signal {-code}" if code < 0 else f"code {code}"
+            return Answer(f"its process ended by {how}", lost=True)
+        return Answer(**json.loads(answer))
 
     def alive(self) -> bool:
         """Whether it can do another run."""
@@ -66,3 +61,20 @@ class Worker:
         """End the process; a run that it was doing can go on from its last checkpoint."""
         self._process.kill()
         self._process.wait()
+
+
+class WorkerJob(Job):
+    """A run that a worker is doing."""
+
+    def __init__(self, worker: Worker, order: Order) -> None:
+        """Give the order, and have a thread wait for the answer."""
+        self.worker = worker
+        self._answer: Answer | None = None
+        Thread(target=self._wait, args=(order,), daemon=True).start()
+
+    def _wait(self, order: Order) -> None:
+        self._answer = self.worker.do(order)
+
+    def answer(self) -> Answer | None:
+        """How the run has ended, None as long as it goes on."""
+        return self._answer
