@@ -1,5 +1,5 @@
 # Everything runs in .venv, which is made on first use; PYTHON chooses the interpreter.
-# PEERS=1 also installs the libraries that slicekit is compared with.
+# PEERS=1 also installs the libraries that slicekit is compared with, and those of clusters.
 # ARGS is handed to pytest, to the attacks or to slicekit bench: make test ARGS="-k diagonal"
 
 PYTHON ?= python3
@@ -45,7 +45,7 @@ help: ## Show this list
 demo: $(ENVIRONMENT) ## Train on A5 words of up to 40 letters, and track its state to length 5120
 	$(RUN) examples/a5.py
 
-test: $(ENVIRONMENT) ## Run the tests and doctests (PEERS=1: also against other libraries)
+test: $(ENVIRONMENT) ## Run the tests and doctests (PEERS=1: also against other libraries, on clusters)
 	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
 
 attack: $(ENVIRONMENT) ## Attack files, runs, kernels and caches for ten minutes (ARGS=--short: for one)
@@ -96,5 +96,5 @@ $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 
 $(INSTALLED_PEERS): pyproject.toml constraints.txt $(NATIVE)
 	$(make_venv)
-	$(PIP_INSTALL) -e '.[all,aeon,dev,peers]'
+	$(PIP_INSTALL) -e '.[all,aeon,dev,peers,distributed,sweep]'
 	@touch $(INSTALLED) $@

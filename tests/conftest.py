@@ -8,18 +8,27 @@ import torch
 
 torch.set_num_threads(1)
 
+PROMISED = {
+    "slices": "peers",
+    "submitit": "slurm",
+    "ray": "ray",
+    "distributed": "dask",
+    "optuna": "sweep",
+}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """PEERS=1 promises the other libraries: without them tests would pass by being skipped."""
     if os.environ.get("PEERS") != "1":
         return
-    try:
-        importlib.import_module("slices")
-    except ImportError as error:
-        raise pytest.UsageError(
-            "PEERS=1, but the peer `slices` can't be imported; install slicekit[peers], "
-            "or leave PEERS unset to skip the comparisons"
-        ) from error
+    for name, extra in PROMISED.items():
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise pytest.UsageError(
+                f"PEERS=1, but `{name}` can't be imported; install slicekit[{extra}], or leave "
+                "PEERS unset to skip the tests that need it"
+            ) from error
 
 
 @pytest.fixture(autouse=True)

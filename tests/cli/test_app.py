@@ -149,7 +149,7 @@ def test_doctor_knows_the_extras_of_pyproject() -> None:
     named = {
         name: tuple(need.split(">")[0] for need in needs)
         for name, needs in extras.items()
-        if name not in ("all", "dev")
+        if name not in ("all", "dev", "distributed")
     }
     assert named == doctor.EXTRAS
 

@@ -19,6 +19,7 @@ from slicekit.cli.data import data
 from slicekit.cli.display import console
 from slicekit.cli.errors import OneLineErrors
 from slicekit.cli.study import study_command
+from slicekit.cli.sweep import sweep_command
 
 if TYPE_CHECKING:
     from slicekit.bench.problems import Shape
@@ -68,6 +69,7 @@ def slicekit_command(
       slicekit runs                              list and compare what was trained
       slicekit models --task a5                  what can be trained, and how
       slicekit study a5-lengths --quick          one of the paper's experiments
+      slicekit sweep rates.toml                  which settings are best, and what mattered
       slicekit data get EigenWorms               series of an archive, on disk
       slicekit structures                        compare the structures, as the paper's Table 1
       slicekit structures --dim 256 --block 8    ... at other sizes
@@ -80,7 +82,7 @@ def slicekit_command(
         print(context.get_help())
 
 
-for _name, _command in (COMMANDS | {"study": study_command}).items():
+for _name, _command in (COMMANDS | {"study": study_command, "sweep": sweep_command}).items():
     app.command(_name)(_command)
 app.add_typer(data, name="data")
 

@@ -15,7 +15,7 @@ from slicekit.suggestions import unknown
 from slicekit.tasks import Task
 from slicekit.training import RunFolder
 from slicekit.training.rules import Flag, Rule, Whole
-from slicekit.training.settings import NONE, RULES, Settings
+from slicekit.training.settings import NONE, RULES, Settings, with_growth
 
 OPTIONS, TRAINING = "task_options", "training"
 
@@ -254,9 +254,7 @@ def _with_lengths(
     if length is not None:
         low, high = min(low, length), length
         training["lengths"] = [low, high]
-    if training["grow_from"] != NONE and "grow_from" not in given:
-        training["grow_from"] = min(max(low, training["grow_from"]), high)
-    return training
+    return with_growth(training, given, (low, high))
 
 
 def _has_own_length(name: str) -> bool:

@@ -18,6 +18,10 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "sklearn": ("scikit-learn",),
     "jax": ("jax", "equinox"),
     "aeon": ("aeon",),
+    "slurm": ("submitit",),
+    "ray": ("ray",),
+    "dask": ("distributed",),
+    "sweep": ("optuna",),
     "peers": (
         "torch-slices",
         "pysiglib",

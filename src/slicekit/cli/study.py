@@ -5,29 +5,22 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from slicekit import catalogue, figures
 from slicekit.cli import display, engines
 from slicekit.cli.errors import BadUsage, one_line
+from slicekit.cli.grids import INTERRUPTED, print_table, watcher
 from slicekit.cli.lengths import parse_lengths
 from slicekit.engines import Engine
 from slicekit.studies import (
     STUDIES,
     Choice,
-    GridWatcher,
-    Outcome,
     Standing,
     Study,
-    Table,
     conduct,
     make,
 )
-from slicekit.studies.classifiers import NAMES
 from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
-
-INTERRUPTED = 130
-"""Exit code of a process that ends by the signal of Ctrl-C."""
 
 
 def study_command(
@@ -153,7 +146,7 @@ def _run(study: Study, choice: Choice, folder: Path, engine: Engine, device: str
     console = display.console()
     display.plain(console, f"{study.summary}, in {folder}")
     try:
-        with _watcher(console) as watch:
+        with watcher(console) as watch:
             standing = conduct(study, choice, folder, watch=watch, device=device, engine=engine)
     except KeyboardInterrupt:
         display.plain(console, "interrupted; the same command again goes on from here")
@@ -166,7 +159,7 @@ def _run(study: Study, choice: Choice, folder: Path, engine: Engine, device: str
 def _show(study: Study, choice: Choice, standing: Standing, folder: Path, console: Console) -> None:
     for table in shown(study, *gathered(study, choice, standing, folder)):
         display.plain(console, "")
-        _print_table(table, console)
+        print_table(table, console)
     for name, why in standing.failures.items():
         display.plain(console, f"{name} failed: {why}")
     if standing.written:
@@ -178,101 +171,7 @@ def _show(study: Study, choice: Choice, standing: Standing, folder: Path, consol
         display.plain(console, told)
 
 
-def _print_table(table: Table, console: Console) -> None:
-    """As wide as it is: entries that are folded to fit a terminal can't be read."""
-    markdown = table.as_markdown()
-    if max(map(len, markdown.splitlines())) > console.width:
-        display.plain(console, markdown)
-        return
-    shown = display.table(*table.columns)
-    for row in table.rows:
-        shown.add_row(*row)
-    display.plain(console, table.title)
-    console.print(shown)
-    if table.note:
-        display.plain(console, table.note)
-
-
 def _picture(standing: Standing) -> str:
     if not standing.outcomes:
         return ""
     return f", {PICTURE}" if figures.available() else "; a picture needs slicekit[plot]"
-
-
-class _Lines(GridWatcher):
-    """Prints a line for each run that ends."""
-
-    def __init__(self, console: Console) -> None:
-        self._console, self._standing = console, Standing()
-
-    def __enter__(self) -> "_Lines":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is left to close."""
-
-    def moved(self, standing: Standing) -> None:
-        self._standing = standing
-
-    def finished(self, outcome: Outcome, kept: bool) -> None:
-        told = [f"{outcome.steps} steps in {display.seconds(outcome.seconds)}"]
-        if outcome.plan.model in NAMES:
-            told = [display.seconds(outcome.seconds)]
-        if outcome.best_accuracy is not None:
-            told.append(f"{display.percent(outcome.best_accuracy)} in validation")
-        if not outcome.tested:
-            told = [outcome.reason]
-        elif not outcome.plan.tests:
-            told.append(f"{display.percent(outcome.on_test_set)} on the test set")
-        else:
-            last = outcome.tested[-1]
-            told.append(f"{display.percent(last.overall)} at {last.high:,}")
-        line = f"{outcome.plan.name}: {', '.join(told)}{self._ahead(kept)}"
-        display.plain(self._console, line)
-
-    def _ahead(self, kept: bool) -> str:
-        if kept:
-            return " (kept)"
-        left = self._standing.seconds_left()
-        return "" if not left else f", about {display.seconds(left)} left"
-
-    def failed(self, name: str, why: str) -> None:
-        display.plain(self._console, f"{name} failed: {why}")
-
-    def restarted(self, name: str, why: str) -> None:
-        display.plain(self._console, f"{name} was lost ({why}), and goes on elsewhere")
-
-
-class _Bar(_Lines):
-    """Lines, and below them a bar for all runs together."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._progress = Progress(
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.description}", markup=False),
-            console=console,
-            transient=True,
-            expand=True,
-        )
-        self._task = self._progress.add_task("", total=1.0)
-
-    def __enter__(self) -> "_Bar":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def moved(self, standing: Standing) -> None:
-        super().moved(standing)
-        ended = len(standing.outcomes) + len(standing.failures)
-        left = standing.seconds_left()
-        ahead = "" if left is None else f", about {display.seconds(left)} left"
-        told = f"{ended} of {len(standing.plans)} runs{ahead}; {', '.join(standing.running)}"
-        self._progress.update(self._task, completed=standing.share(), description=told)
-
-
-def _watcher(console: Console) -> _Lines:
-    return _Bar(console) if console.is_terminal else _Lines(console)

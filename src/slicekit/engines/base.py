@@ -6,6 +6,8 @@ which a node tells whether it sees the same folders as the study.
 """
 
 import socket
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
@@ -129,7 +131,7 @@ def load(module: str, extra: str) -> ModuleType:
 
 
 def reach(address: str, forms: str) -> None:
-    """See whether anything listens at an address, which clients of clusters try for minutes.
+    """See whether anything listens at an address.
 
     Args:
         address: with a host and a port, perhaps behind a protocol.
@@ -147,6 +149,33 @@ def reach(address: str, forms: str) -> None:
     if not parts.hostname or port is None:
         raise ValueError(f"address={address!r}, expected {forms}")
     socket.create_connection((parts.hostname, port), CONNECTING).close()
+
+
+def attempt(code: str, address: str) -> None:
+    """Have a process connect to a cluster that can be ended if it does not come to it.
+
+    Clients of clusters wait for minutes or for ever for one that listens and says nothing, and some
+    are deaf to Ctrl-C meanwhile.
+
+    Args:
+        code: what connects, to the address that is its argument, and fails if it can't.
+        address: of the cluster.
+
+    Raises:
+        OSError: if it fails, or takes longer than the time limit.
+    """
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-P", "-c", code, address],
+            capture_output=True,
+            text=True,
+            timeout=CONNECTING,
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"no answer within {CONNECTING:g} s") from None
+    if tried.returncode:
+        told = [line.strip() for line in tried.stderr.splitlines() if line.strip()]
+        raise OSError(told[-1] if told else f"code {tried.returncode}")
 
 
 def check_number(name: str, value: object, least: float) -> None:

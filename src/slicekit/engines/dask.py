@@ -15,11 +15,15 @@ from slicekit.engines.base import (
     Job,
     Order,
     Unreachable,
+    attempt,
     check_number,
     load,
     reach,
     shortly,
 )
+
+TRY = "import distributed, sys; distributed.Client(sys.argv[1], set_as_default=False).close()"
+"""What connects, for `attempt`."""
 
 
 class Dask(Engine):
@@ -54,6 +58,7 @@ class Dask(Engine):
         distributed = load("distributed", "dask")
         try:
             reach(self.address, "host:port or tcp://host:port")
+            attempt(TRY, self.address)
             self._client = distributed.Client(
                 self.address, timeout=CONNECTING, set_as_default=False, name="slicekit"
             )

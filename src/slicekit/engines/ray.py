@@ -1,20 +1,18 @@
 """Runs on a Ray cluster, by Ray's own client."""
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 from slicekit.engines import remote
 from slicekit.engines.base import (
-    CONNECTING,
     MANY,
     Answer,
     Engine,
     Job,
     Order,
     Unreachable,
+    attempt,
     check_number,
     load,
     reach,
@@ -25,7 +23,7 @@ AUTO = "auto"
 """The cluster that this machine belongs to, or that RAY_ADDRESS names."""
 
 TRY = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
-"""To connect in a process that can be ended: ray.init itself waits for minutes, deaf to Ctrl-C."""
+"""What connects, for `attempt`."""
 
 
 class Ray(Engine):
@@ -76,23 +74,12 @@ class Ray(Engine):
 
     def _try(self) -> None:
         """See whether a Ray cluster answers, within a time limit."""
-        if self.address != AUTO:
-            try:
-                reach(self.address, "host:port or ray://host:port")
-            except OSError as error:
-                raise self._unreachable(shortly(error)) from error
         try:
-            tried = subprocess.run(
-                [sys.executable, "-P", "-c", TRY, self.address],
-                capture_output=True,
-                text=True,
-                timeout=CONNECTING,
-            )
-        except subprocess.TimeoutExpired:
-            raise self._unreachable(f"no Ray answered within {CONNECTING:g} s") from None
-        if tried.returncode:
-            told = [line.strip() for line in tried.stderr.splitlines() if line.strip()]
-            raise self._unreachable(told[-1] if told else f"code {tried.returncode}")
+            if self.address != AUTO:
+                reach(self.address, "host:port or ray://host:port")
+            attempt(TRY, self.address)
+        except OSError as error:
+            raise self._unreachable(shortly(error)) from error
 
     def _unreachable(self, why: str) -> Unreachable:
         return Unreachable(f"no Ray cluster at address {self.address}: {why}")

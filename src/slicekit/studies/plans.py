@@ -87,6 +87,8 @@ class Plan:
         options: arguments of the task.
         layers: number of blocks, or None for the model's own.
         recipe: which of the model's recipes.
+        trial: whether it is judged by validation alone: nothing is tested then, and a run that
+            diverges has an outcome too.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     layers: int | None = None
     recipe: str = FAST
+    trial: bool = False
 
     @property
     def label(self) -> str:
@@ -114,6 +117,7 @@ class Plan:
             "options": self.options,
             "layers": self.layers,
             "recipe": self.recipe,
+            **({"trial": True} if self.trial else {}),
         }
 
     @classmethod
@@ -161,12 +165,13 @@ class Outcome:
         plan: what was asked for.
         parameters: how many the model has.
         steps: how many were made.
-        reason: why training ended: "steps", "stop_at" or "patience"; or "skipped", as too costly.
+        reason: why training ended: "steps", "stop_at" or "patience"; "skipped", as too costly; or
+            "diverged", of a trial.
         best_accuracy: the best validation accuracy; the model that had it was tested. None for a
             classifier that tells of none.
         best_step: when that was.
         tested: a result for each test of the plan, or for the whole of a finite test set; none if
-            the run was skipped.
+            the run was skipped, or is a trial.
         seconds: of training; of a classifier, of testing as well. NaN if that is not known.
     """
 

@@ -20,7 +20,7 @@ from slicekit.devices import find_device
 from slicekit.studies import classifiers
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.tasks import Task
-from slicekit.training import RunFolder, evaluate, train
+from slicekit.training import Diverged, Result, RunFolder, evaluate, read_run, train
 from slicekit.training.evaluation import tally
 from slicekit.training.seeds import derived_seed
 
@@ -52,6 +52,8 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
         looked = {"test set": plan.task, "classifier": plan.model, "at": now}
         files.write(folder / LOOKED, (json.dumps(looked) + "\n").encode())
         outcome = classifiers.perform(plan, device)
+    elif plan.trial:
+        outcome = _try(plan, folder, device)
     else:
         outcome = _train(plan, folder, _earlier(plan, folder), device)
     write(outcome, folder)
@@ -68,13 +70,17 @@ def _earlier(plan: Plan, folder: Path) -> Sequence[Tested]:
     return [x for x in found.tested if Test(x.low, x.high, x.sequences) not in plan.tests]
 
 
-def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | None) -> Outcome:
+def _made(plan: Plan) -> tuple[Task, nn.Module]:
+    """The task and the model, untrained."""
     task = tasks.make(plan.task, **plan.options)
     model = catalogue.build(
         plan.model, task, recipe=plan.recipe, layers=plan.layers, seed=plan.settings.seed
     )
-    place = find_device(device)
-    result = train(
+    return task, model
+
+
+def _trained(plan: Plan, task: Task, model: nn.Module, folder: Path, place: torch.device) -> Result:
+    return train(
         model,
         task,
         plan.settings,
@@ -83,6 +89,27 @@ def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | No
         device=place,
         describe=_describe(plan),
     )
+
+
+def _try(plan: Plan, folder: Path, device: str | None) -> Outcome:
+    """Train, and look at no test; numbers that are no longer finite are an outcome too."""
+    task, model = _made(plan)
+    parameters = sum(x.numel() for x in model.parameters())
+    try:
+        result = _trained(plan, task, model, folder, find_device(device))
+    except Diverged as fault:
+        run = read_run(folder)
+        best = run.best or {"accuracy": None, "step": 0}
+        found = fault.step - 1, "diverged", best["accuracy"], best["step"], (), run.seconds
+        return Outcome(plan, parameters, *found)
+    found = result.steps, result.reason, result.best_accuracy, result.best_step, (), result.seconds
+    return Outcome(plan, parameters, *found)
+
+
+def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | None) -> Outcome:
+    task, model = _made(plan)
+    place = find_device(device)
+    result = _trained(plan, task, model, folder, place)
     best = slicekit.load(RunFolder(folder).best, device=place)
     finite = task.batches("test") is not None
     if not finite:
@@ -196,7 +223,7 @@ def read_outcome(path: Path) -> Outcome | None:
 def _check_same(wanted: Plan, found: Plan, folder: Path) -> None:
     """Raise unless both train the same."""
     asked, had = (
-        {"task": x.task, "model": x.model, "recipe": x.recipe, "layers": x.layers}
+        {"task": x.task, "model": x.model, "recipe": x.recipe, "layers": x.layers, "trial": x.trial}
         | x.options
         | asdict(x.settings)
         for x in (wanted, found)

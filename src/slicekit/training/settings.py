@@ -1,6 +1,6 @@
 """How a model is trained, as plain data: every field is a number, a flag, a pair or None."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -184,3 +184,22 @@ def check_growth(settings: Settings, lengths: tuple[int, int]) -> None:
             f"grow_from={start}, expected a length within those to train on, "
             f"{lengths[0]}..{lengths[1]}"
         )
+
+
+def with_growth(
+    table: dict[str, Any], given: Mapping[str, Any], lengths: Sequence[int]
+) -> dict[str, Any]:
+    """A recipe's settings, with its curriculum within the lengths that a user trains on.
+
+    Args:
+        table: all settings, those of the user among them.
+        given: those of the user, which stay as they are.
+        lengths: the two ends of the range.
+
+    >>> with_growth({"grow_from": 20}, {}, (3, 10))
+    {'grow_from': 10}
+    """
+    low, high = lengths
+    if table["grow_from"] == NONE or "grow_from" in given:
+        return table
+    return table | {"grow_from": min(max(low, table["grow_from"]), high)}
