@@ -33,9 +33,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def process_of(folder: Path, name: str) -> int:
-    """The process that does a run."""
-    return int((folder / "runs" / name / LOCK).read_text().split()[1])
+def process_of(folder: Path, name: str) -> int | None:
+    """The process that does a run, if it lives: one that was killed leaves its name behind."""
+    try:
+        process = int((folder / "runs" / name / LOCK).read_text().split()[1])
+    except (FileNotFoundError, IndexError):
+        return None
+    return None if status(process)[0] == "Z" else process
 
 
 def status(process: int) -> list[str]:
@@ -63,8 +67,9 @@ class Interrupt(GridWatcher):
 
     def moved(self, standing: Standing) -> None:
         for name in standing.running:
-            if 4 < standing.steps.get(name, 0) < 95:
-                self.process = process_of(self.folder, name)
+            process = process_of(self.folder, name)
+            if process is not None and 4 < standing.steps.get(name, 0) < 95:
+                self.process = process
                 raise KeyboardInterrupt
 
 
@@ -76,9 +81,10 @@ class Kill(GridWatcher):
 
     def moved(self, standing: Standing) -> None:
         for name in standing.running:
-            if not self.killed and 4 < standing.steps.get(name, 0) < 95:
+            process = process_of(self.folder, name)
+            if process and not self.killed and 4 < standing.steps.get(name, 0) < 95:
                 self.killed = True
-                self.kill(process_of(self.folder, name))
+                self.kill(process)
 
     def kill(self, worker: int) -> None:
         parent = int(status(worker)[1])

@@ -80,6 +80,7 @@ class Sweep:
             _check_setting("training", key, value)
         if table["model"] is not None:
             _model("model", table["model"])
+        _ = self.task  # what is wrong with it comes out here
         if not self.space:
             raise ValueError("[space] is empty, expected something to vary")
 
@@ -225,16 +226,20 @@ def read_sweep(path: Path) -> Sweep:
             line that starts with the file.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}") from error
+    try:
+        table = tomllib.loads(text)
         for key in table:
             if key not in DEFAULTS:
                 raise _misplaced(key)
         return Sweep(DEFAULTS | table)
-    except OSError as error:
-        raise ValueError(f"{path} can't be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is no TOML: {error}") from error
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
