@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slicekit
-from slicekit import layers, paths, scans, structures, studies, tasks, training
+from slicekit import engines, layers, paths, scans, structures, studies, sweeps, tasks, training
 
 NAMES = [
     "DPLR",
@@ -54,7 +54,7 @@ NAMES = [
     "save",
     "solve",
 ]
-ROOMS = [slicekit, paths, structures, scans, layers, tasks, training, studies]
+ROOMS = [slicekit, paths, structures, scans, layers, tasks, training, engines, studies, sweeps]
 
 
 def test_the_public_names_are_these() -> None:
@@ -92,7 +92,10 @@ def test_the_version_is_a_version() -> None:
     assert all(part.isdigit() for part in slicekit.__version__.split("."))
 
 
-HEAVY = ("matplotlib", "typer", "rich", "scipy", "sklearn", "jax", "pandas")
+HEAVY = (
+    *("matplotlib", "typer", "rich", "scipy", "sklearn", "jax", "pandas"),
+    *("ray", "distributed", "submitit", "optuna"),
+)
 MEASURE = f"""
 import json, sys, time
 import torch

@@ -38,6 +38,9 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["languages", "--seeds", "0,one"], "--seeds 0,one, expected integers as in 0,1,2"),
         (["a5-layers", "--lengths", "5:3"], "5:3"),
         (["languages", "--steps", "0"], "--steps"),
+        (["languages", "--engine", "slrum"], "unknown engine 'slrum', did you mean 'slurm'?"),
+        (["languages", "--address", "10.0.0.1:1"], "but engine local has none"),
+        (["languages", "--engine", "ray", "--option", "gpus"], "--option gpus, expected NAME="),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(

@@ -270,6 +270,8 @@ def test_numbers_that_are_no_longer_finite_are_an_outcome_of_a_trial(
         ('task = "a5"\ntrials = 3', "search = 'grid' tries all, expected no trials"),
         ('task = "a5"\nsearch = "rand"', "did you mean 'random'"),
         ('task = "a5"\nseeds = []', r"seeds = \[\], expected a list"),
+        ('task = "a5"\nseeds = [1, 1]', r"seeds = \[1, 1\], expected none twice"),
+        ('task = "a5"\n[space]\nsizes = {dim=[1,2]}\nmodel = 3', "model = 3, expected a list"),
         ('task = "a5"\n[training]\nstep = 1', "unknown setting 'step', did you mean 'steps'"),
         ('task = "a5"\n[training]\nsteps = 0', "steps=0, expected an integer of at least 1"),
         ('task = "a5"\n[training]\nseed = 0', "seed is what `seeds` says"),

@@ -70,6 +70,8 @@ class Sweep:
             raise TypeError(f"seeds = {table['seeds']!r}, expected a list as in [0, 1]")
         for seed in (*table["seeds"], table["seed"]):
             Whole(0)("seed", seed)
+        if len(set(table["seeds"])) < len(table["seeds"]):
+            raise ValueError(f"seeds = {table['seeds']}, expected none twice")
         for key in ("layers", "trials"):
             if table[key] is not None:
                 Whole(1)(key, table[key])
@@ -129,12 +131,10 @@ class Sweep:
         """A size that one of the models has."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected a number")
-        models = self.table["space"].get("model") or [self._model]
-        known = {
-            size: None
-            for x in models
-            for size in catalogue.sizes_of(x.partition(":")[0], self.task)
-        }
+        varied = self.table["space"].get("model")
+        models = [self._model] if varied is None else read("model", varied, _model).points("model")
+        plain = [model.partition(":")[0] for model in models]
+        known = {size: None for x in plain for size in catalogue.sizes_of(x, self.task)}
         size = name.partition(".")[2]
         if size not in known:
             raise unknown(f"size of {', '.join(models)}", size, known)
