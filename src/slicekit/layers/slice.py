@@ -292,11 +292,21 @@ class SLiCE(nn.Module):
             if not self.projective:
                 return hidden, 0
             return Projective(hidden, state["log_norm"].to(x.dtype)), 0
-        first = x.part(0, 1).dense()[:, 0] if isinstance(x, Tabulated) else x[:, 0]
-        hidden = self.initial.start(self.start(x.dtype), first)
+        hidden = self._begin(x)
         if self.projective:
             hidden = Projective.of(hidden)
         return hidden, 0 if self.initial.drives_first else 1
+
+    def _begin(self, x: Tensor | Tabulated) -> Tensor:
+        """h_0 of the initial state's own kind; of tokens, once for each where they are fewer."""
+        weights = self.start(x.dtype)
+        if not isinstance(x, Tabulated):
+            return self.initial.start(weights, x[:, 0])
+        first = x.part(0, 1)
+        if type(self.initial) is FirstInput and x.vocabulary < x.shape[0]:
+            table, index = first.with_identity()
+            return self.initial.start(weights, table).index_select(0, index[:, 0])
+        return self.initial.start(weights, first.dense()[:, 0])
 
     def _affine(self, increments: Tensor | Tabulated) -> Tensor | None:
         if self.B is None:

@@ -99,24 +99,45 @@ class _Made:
         return (0,)
 
     def kept_numbers(self) -> int:
-        """Where one kernel keeps transitions, or a table of them, that are not too large."""
+        """Of the transitions, or of what a table is made of, where one kernel keeps them."""
         first, *others = self.runs
         if others:
             return 0
         passes = self.passes
-        if first.kernel == PANELS:
-            numbers = self._panels(first, passes.state, None).kept_numbers()
+        if first.kernel == PANELS and self.index is not None:
+            numbers = sum(self.source.parameters[name].numel() for name in first.bounded)
+        elif first.kernel == PANELS:
+            numbers = self._panels(first, passes.state, None, bound=False).kept_numbers()
         else:
             numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * passes.state.element_size() <= KEEP_BYTES else 0
 
-    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
-        parameters = self.source.parameters
-        tensors = [parameters[name] for name in run.names]
+    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None, bound: bool = True) -> Panels:
+        """The problem of a run; for its sizes alone parameters need not be bound."""
         tensors = [
-            torch.tanh(x) if name in run.bounded else x
+            torch.tanh(x) if bound and name in run.bounded else x
+            for name, x in ((name, self.source.parameters[name]) for name in run.names)
+        ]
+        return self._panels_of(run, tensors, state, inputs)
+
+    def _kept_panels(
+        self, run: Run, kept: Tensor | None, state: Tensor, inputs: Tensor | None
+    ) -> Panels:
+        """As in the forward pass, whose bounded parameters a table keeps."""
+        if self.index is None or kept is None:
+            return self._panels(run, state, inputs)
+        tensors = [self.source.parameters[name] for name in run.names]
+        sizes = [
+            x.numel() if name in run.bounded else 0
             for name, x in zip(run.names, tensors, strict=True)
         ]
+        pieces = zip(run.names, tensors, kept.split(sizes), strict=True)
+        tensors = [own.view_as(x) if name in run.bounded else x for name, x, own in pieces]
+        return self._panels_of(run, tensors, state, inputs)
+
+    def _panels_of(
+        self, run: Run, tensors: list[Tensor], state: Tensor, inputs: Tensor | None
+    ) -> Panels:
         return Panels(
             run.parts,
             tuple(plain(x) for x in tensors),
@@ -182,7 +203,13 @@ class _Made:
         self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         if run.kernel == PANELS:
-            return self._panels(run, state, inputs).forward(kept)
+            panels = self._panels(run, state, inputs)
+            if kept is None or self.index is None:
+                return panels.forward(kept)
+            pairs = zip(run.names, panels.parameters, strict=True)
+            bound = [x.flatten() for name, x in pairs if name in run.bounded]
+            torch.cat(bound, out=kept)
+            return panels.forward(None)
         if self._tabulates(run):
             table = self._table(run, state, inputs)
             states, factors = table.forward()
@@ -268,9 +295,10 @@ class _Made:
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         states, factors, kept = saved
         if run.kernel == PANELS:
-            panels = self._panels(run, state, inputs)
+            panels = self._kept_panels(run, kept, state, inputs)
+            transitions = kept if self.index is None else None
             found, moved, first, driven = panels.backward(
-                states, factors, kept, in_states, in_last, wanted, trained
+                states, factors, transitions, in_states, in_last, wanted, trained
             )
             named = dict(zip(run.names, found, strict=True))
             for name, bound in zip(run.names, panels.parameters, strict=True):
