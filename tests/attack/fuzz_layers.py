@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from slicekit import Associative, Chunked, Euler, Exponential, LogODE, Recurrent, SLiCE, Tabulated
+from tests.attack.exponentials import exponential
 from tests.attack.runner import Size, Tally
 from tests.layers.reference import (
     DRIVES,
@@ -115,24 +116,8 @@ def log_ode(source: random.Random) -> None:
 
 def _by_hand(layer: SLiCE, x: Tensor) -> Tensor:
     """What the layer should say, with an exponential whose derivative holds for large gradients."""
-    with mock.patch.object(torch, "matrix_exp", _exponential):
+    with mock.patch.object(torch, "matrix_exp", exponential):
         return outputs_by_hand(layer, x)
-
-
-def _exponential(matrices: Tensor) -> Tensor:
-    """Scaling and squaring of a Taylor polynomial, which torch differentiates step by step.
-
-    The derivative of torch.matrix_exp scales its argument by the size of the gradient, and loses as
-    many digits as that has.
-    """
-    small = matrices / 2**10
-    term = found = torch.eye(matrices.shape[-1], dtype=matrices.dtype).expand_as(matrices)
-    for power in range(1, 14):
-        term = term @ small / power
-        found = found + term
-    for _ in range(10):
-        found = found @ found
-    return found
 
 
 def _windows_by_hand(layer: SLiCE, x: Tensor, depth: int, window: int, euler: bool) -> Tensor:
@@ -150,7 +135,7 @@ def _windows_by_hand(layer: SLiCE, x: Tensor, depth: int, window: int, euler: bo
     for first in range(0, len(moves), window):
         field = _field(moves[first : first + window], matrices, depth)
         eye = torch.eye(field.shape[-1], dtype=field.dtype)
-        moved = eye + field if euler else _exponential(field)
+        moved = eye + field if euler else exponential(field)
         h = torch.einsum("bij,bj->bi", moved, h)
         states.append(h)
     return torch.stack(states, 1)

@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import replace
+from unittest import mock
 
 import torch
 
 from slicekit import Associative, Chunked, Euler, Exponential, Native, Recurrent
 from slicekit.scans import Scan
+from tests.attack.exponentials import exponential
 from tests.attack.runner import Size, Tally
 from tests.market import STRUCTURES
 from tests.scans.problems import Problem, Setting, assert_near, with_gradients
@@ -46,7 +48,8 @@ def once(source: random.Random) -> None:
         if isinstance(scan, Native):  # it may have no kernel for that, and says so
             return
         raise AssertionError(f"{where}: {refusal}") from refusal
-    expected = with_gradients(lambda leaves: problem.reference(leaves, flow), problem.leaves)
+    with mock.patch.object(torch, "matrix_exp", exponential):
+        expected = with_gradients(lambda leaves: problem.reference(leaves, flow), problem.leaves)
     try:
         assert_near(found, expected, TOLERANCES[dtype])
     except AssertionError as difference:
