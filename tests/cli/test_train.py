@@ -200,6 +200,7 @@ def test_the_summary_says_why_it_stopped(tmp_path: Path) -> None:
         (("parity", "--task-option", "states"), "expected KEY=VALUE"),
         (("cycle-navigation", "--task-option", "state=7"), "cycle-navigation"),
         (("parity", "--grow-from", "9", "--length", "6"), "grow_from=9"),
+        (("parity", "--layers", "100000000"), "layers=100000000, expected at most 1000"),
         (("a5-fixed", "--lengths", "3:24"), "expected at most (20, 20)"),
         (("nowhere.py:task",), "no file nowhere.py"),
         (("parity", "--resume"), "--out FOLDER"),
@@ -228,6 +229,18 @@ def test_an_error_in_ones_own_task_is_told_with_its_place(
 ) -> None:
     (here / "mine.py").write_text(code)
     assert expected in refuse("train", "mine.py:task")
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError])
+def test_what_does_not_fit_into_memory_is_told_in_one_line(
+    kind: type[Exception], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise kind("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr("slicekit.catalogue.build", refused)
+    assert "there is not enough memory" in refuse("train", "parity", *TINY, code=1)
+    assert list(here.iterdir()) == []
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run: Path, tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def sizes_of(model: str, task: Task) -> tuple[str, ...]:
     return series_baseline_sizes(model) if model in BASELINES else series_sizes(model)
 
 
+MOST_LAYERS = 1000
+"""Of a named model: more take minutes and gigabytes to make, before anything is said."""
+
+
 def build(
     name: str,
     task: Task,
@@ -104,6 +108,8 @@ def build(
         torch.Size([1, 3, 60])
     """
     chosen = _recipe(name, task, recipe)
+    if layers is not None and layers > MOST_LAYERS:  # of a file from elsewhere, say
+        raise ValueError(f"model {name!r}: layers={layers}, expected at most {MOST_LAYERS}")
     if pool is not None:
         if task.channels is None:
             raise ValueError(f"pool={pool}, but {name} answers at every position of {task.name}")

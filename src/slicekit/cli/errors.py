@@ -86,12 +86,21 @@ def one_line(command: str) -> Iterator[None]:
         raise Failed(f"slicekit {command}: {error}") from error
     except (ImportError, TypeError, ValueError) as error:
         raise _bad_usage(command, error) from error
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError) as error:
+        if _out_of_memory(error):
+            why = "there is not enough memory for models or batches of that size"
+            raise Failed(f"slicekit {command}: {why}: {_joined(str(error))[:200]}") from error
         if is_first():
             raise
         # Several processes fail together; what this one has to add is rarely more than that.
         print(f"slicekit {command}, another process: {_joined(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from error
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether memory was refused, by Python or by one of torch's allocators."""
+    told = ("can't allocate memory", "not enough memory", "out of memory", "Invalid buffer size")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in told)
 
 
 def _bad_usage(command: str, error: Exception) -> BadUsage:

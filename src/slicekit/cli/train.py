@@ -111,6 +111,8 @@ def _gone_if_unused(folder: Path) -> Iterator[None]:
         if is_first():
             with suppress(OSError):
                 folder.rmdir()
+                if folder.parent == RUNS:
+                    RUNS.rmdir()  # if there are no others
         raise
 
 
