@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from slicekit import figures
-from slicekit.bench import command, mixers, report, scaling, structures, targets
+from slicekit.bench import command, in_jax, mixers, report, scaling, structures, targets
 from slicekit.bench import contenders as who
 from slicekit.bench.contenders import CHUNKED, RECURRENT
 from slicekit.bench.problems import Setting, Shape
@@ -60,6 +60,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "DIMS", (4, 8))
     for name, sizes in {"WIDTHS": (16,), "LENGTHS": (4,), "TOKENS": 4}.items():
         monkeypatch.setattr(mixers, name, sizes)
+    monkeypatch.setattr(in_jax, "PROBLEMS", {})
 
 
 @pytest.mark.usefixtures("tiny")
@@ -181,3 +182,17 @@ def test_the_command_line_imports_the_benchmark_when_it_is_asked_for() -> None:
     code = "import sys, slicekit.cli.app; print('slicekit.bench' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout == "False\n", found.stderr
+
+
+def test_the_table_of_jax_has_contenders_that_compute_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_jax.missing():
+        pytest.skip(f"needs {', '.join(in_jax.missing())}")
+    monkeypatch.setattr(in_jax, "PROBLEMS", {"EigenWorms": in_jax.PROBLEMS["EigenWorms"]})
+    result = invoke("jax", "--quick", "--out", str(tmp_path), "--no-plots")
+    assert result.exit_code == 0, result.output
+    assert "authors, chunks of 128" in result.stdout
+    rows = written(tmp_path)["jax"]
+    assert {row["contender"] for row in rows} >= {in_jax.OURS, "JAX, lax.scan", "torch"}
+    assert all(row["processor"] > 0 for row in rows)

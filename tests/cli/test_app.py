@@ -126,6 +126,18 @@ def test_doctor_describes_the_kernels() -> None:
         assert expected in shown
 
 
+def test_doctor_says_what_jax_has() -> None:
+    pytest.importorskip("equinox")
+    import jax
+
+    from slicekit.jax import native as kernels
+
+    shown = invoke("doctor").stdout
+    assert f"active       yes: jax {jax.__version__}" in shown and "devices      cpu" in shown
+    state = f"no: {kernels.reason()}" if kernels.reason() else "yes, by XLA's foreign function"
+    assert f"C++ kernels  {state}" in shown
+
+
 def test_doctor_says_why_there_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(native, "available", lambda: False)

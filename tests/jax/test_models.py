@@ -144,6 +144,21 @@ def test_a_named_model_as_slicekit_train_stores_it_gives_the_same_logits(
     assert_same(found, theirs(words), 1e-5)
 
 
+def test_a_run_of_slicekit_train_goes_on_in_jax(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    from tests.cli.calls import succeed
+
+    folder = tmp_path / "run"
+    short = ("--steps", "4", "--batch", "4", "--length", "6", "--validation-batches", "1")
+    succeed("train", "parity", "--model", "bd-slice:dim=16,block=4", *short, "--out", folder)
+    stored = folder / "model.safetensors"
+    theirs, model = sk.load(stored).eval(), sj.load(stored)
+    tokens = torch.randint(2, (3, 9))
+    want = theirs(tokens).detach().numpy()
+    found = quick(lambda m, x: m(x))(model, jnp.asarray(tokens.numpy()))
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+
+
 def test_dropout_is_at_work_with_a_key() -> None:
     model = sj.SequenceModel(
         channels=2,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from slicekit import figures
-from slicekit.bench import mixer_report, mixers, plots, report, structures, targets
+from slicekit.bench import in_jax, mixer_report, mixers, plots, report, structures, targets
+from slicekit.bench.in_jax import JaxRow
 from slicekit.bench.memory import Worker, memory_worker
 from slicekit.bench.mixers import MixerRow
 from slicekit.bench.problems import CASES, Shape
@@ -16,7 +17,7 @@ from slicekit.bench.structures import Row
 from slicekit.bench.targets import Line
 from slicekit.bench.timing import FULL, QUICK, QUICK_TABLE, Effort, keep_freed_memory
 
-SECTIONS = ("targets", "structures", "scaling", "mixers")
+SECTIONS = ("targets", "structures", "scaling", "mixers", "jax")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Found:
     lengths: Curves = field(default_factory=dict)
     dims: Curves = field(default_factory=dict)
     mixers: list[MixerRow] = field(default_factory=list)
+    jax: list[JaxRow] = field(default_factory=list)
     seconds: float = 0
     faults: list[str] = field(default_factory=list)
 
@@ -79,6 +81,7 @@ class Found:
                 "dim": report.curves_as_data(self.dims),
             },
             "mixers": mixer_report.as_data(self.mixers),
+            "jax": in_jax.as_data(self.jax),
         }
 
 
@@ -96,6 +99,7 @@ def run(choice: Choice) -> Found:
         "structures": _structures,
         "scaling": _scaling,
         "mixers": _mixers,
+        "jax": _jax,
     }
     with memory_worker() as worker, _written(found, choice, progress):
         for section in choice.sections:
@@ -176,6 +180,20 @@ def _mixers(found: Found, choice: Choice, worker: Worker, progress: report.Progr
                 progress.show(f"{name} at width {width}")
     progress.clear()
     mixer_report.print_verdict(found.mixers)
+
+
+def _jax(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+    if missing := in_jax.missing():
+        print(f"\nno table of JAX: it needs {', '.join(missing)}")
+        return
+    in_jax.print_head()
+    for problem in in_jax.PROBLEMS:
+        progress.show(f"{problem} in JAX")
+        with _noted(found, progress):
+            rows = list(in_jax.measure(problem, choice.effort))
+            progress.clear()
+            found.jax += rows
+            in_jax.print_rows(rows)
 
 
 def _draw(found: Found, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """A step of training on a long series: BD-SLiCE in the paper's setting for EigenWorms."""
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch.nn import functional
@@ -18,12 +19,21 @@ beforehand: recorded figures, because it can't be installed beside slicekit.
 
 
 def step_times(effort: Effort) -> Times:
-    """A step with Adam on random series, log-signatures included: the time of "step"."""
+    """The time of "step", which `training_step` makes."""
+    step = training_step()
+    step()
+    with threads(1):
+        seconds = clocked(step, time.process_time)
+    return time_in_turns({"step": step}, effort, {"step": seconds})
+
+
+def training_step(batch: int = BATCH, length: int = LENGTH) -> Callable[[], None]:
+    """A step with Adam on random series, log-signatures included."""
     source = torch.Generator().manual_seed(0)
-    walk = torch.randn(BATCH, LENGTH, CHANNELS - 1, generator=source).mul_(0.05).cumsum(1).tanh_()
-    clock = torch.linspace(-1, 1, LENGTH).reshape(1, -1, 1).expand(BATCH, -1, -1)
+    walk = torch.randn(batch, length, CHANNELS - 1, generator=source).mul_(0.05).cumsum(1).tanh_()
+    clock = torch.linspace(-1, 1, length).reshape(1, -1, 1).expand(batch, -1, -1)
     series = torch.cat([clock, walk], -1)
-    answers = torch.randint(CLASSES, (BATCH,), generator=source)
+    answers = torch.randint(CLASSES, (batch,), generator=source)
     model = _model()
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
 
@@ -33,10 +43,7 @@ def step_times(effort: Effort) -> Times:
         loss.backward()
         optimiser.step()
 
-    step()
-    with threads(1):
-        seconds = clocked(step, time.process_time)
-    return time_in_turns({"step": step}, effort, {"step": seconds})
+    return step
 
 
 def _model() -> sk.SequenceModel:

@@ -136,6 +136,7 @@ class Section(StrEnum):
     STRUCTURES = "structures"
     SCALING = "scaling"
     MIXERS = "mixers"
+    JAX = "jax"
 
 
 @app.command("bench")
@@ -170,6 +171,7 @@ def bench_command(
       slicekit bench structures --structures dense,dplr-4 --shapes 32x256x128
       slicekit bench scaling --out speed --no-plots
       slicekit bench mixers                      beside mambapy, xlstm and transformers
+      slicekit bench jax                         slicekit.jax, the authors' way and diffrax
 
     Figures are ratios of processor times on one thread, in brackets of wall times on two.
     Contenders take turns, and the least time of each counts.

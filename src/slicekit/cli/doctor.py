@@ -43,7 +43,7 @@ Section = tuple[str, list[tuple[str, str]]]
 
 def show(console: Console) -> None:
     """Print every section."""
-    for title, lines in (_versions(), _machine(), _native(), _scans(), _extras()):
+    for title, lines in (_versions(), _machine(), _native(), _scans(), _jax(), _extras()):
         console.print(title, style="bold", markup=False)
         for name, found in lines:
             console.print(f"  {name:<12} {found}", markup=False, soft_wrap=True)
@@ -93,6 +93,24 @@ def _scans() -> Section:
     lines = [(scan.__name__, "available") for scan in SCANS]
     state = "available" if native.available() else "not available: the C++ kernels are not active"
     return "scans", [*lines, ("Native", state)]
+
+
+def _jax() -> Section:
+    try:
+        import jax
+
+        from slicekit.jax import native as kernels
+    except ImportError as error:
+        return "JAX", [("active", f"no: {error}")]
+    devices = ", ".join(sorted({f"{d.platform} {d.device_kind}" for d in jax.devices()}))
+    why = kernels.reason()
+    if jax.default_backend() != "cpu":
+        why = f"JAX computes on {jax.default_backend()}"
+    return "JAX", [
+        ("active", f"yes: jax {jax.__version__}"),
+        ("devices", devices),
+        ("C++ kernels", f"no: {why}" if why else "yes, by XLA's foreign function interface"),
+    ]
 
 
 def _extras() -> Section:

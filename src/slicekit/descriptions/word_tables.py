@@ -50,4 +50,10 @@ def word_tables(channels: int, depth: int) -> WordTables:
     for prefix, longer in itertools.groupby(words[short:], key=lambda word: word[:-1]):
         prefixes.append((number(prefix[:-1], channels), prefix[-1], next(longer)[-1]))
     edges = [0, *itertools.accumulate(len(pairs) for pairs in cuts)]
-    return WordTables(*(np.array(x, np.int64) for x in (places, edges, splits, prefixes)), top)
+    return WordTables(
+        np.array(places, np.int64),
+        np.array(edges, np.int64),
+        np.array(splits, np.int64),
+        np.array(prefixes, np.int64),
+        top,
+    )

@@ -114,7 +114,8 @@ def _shapes(*args: Any, kernel: Kernel, perturbed: Flags, sizes: tuple[int, int]
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _pull(kernel: Kernel, perturbed: Flags, sizes: tuple[int, int], *args: Array) -> Arrays:
-    return kernel.backward(*_split(args, perturbed, sizes), perturbed)
+    arrays, outputs, saved, given = _split(args, perturbed, sizes)
+    return kernel.backward(arrays, outputs, saved, given, perturbed)
 
 
 @_pull.defjvp
@@ -187,7 +188,7 @@ class _Mapped(Kernel):
         self, arrays: Arrays, outputs: Arrays, saved: Arrays, given: Arrays, perturbed: Flags
     ) -> Arrays:
         return jax.vmap(
-            lambda *x: self.kernel.backward(*x, perturbed),
+            partial(self.kernel.backward, perturbed=perturbed),
             (self.arrays, self.outputs, self.saved, 0),
         )(arrays, outputs, saved, given)
 

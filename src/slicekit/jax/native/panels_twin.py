@@ -1,5 +1,7 @@
 """The fused recurrence in pure JAX: what the kernel computes, for derivatives it does not know."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -20,13 +22,13 @@ def states_of(panels: Panels, arrays: Arrays, outputs: Arrays) -> Arrays:
     length = path.shape[1] if index is None else index.shape[1]
     factors = lax.stop_gradient(outputs[1]) if panels.rescale else None
     count = made.stepwise_count()
-    xs = (
+    xs: Any = (
         made.arrays()[:count] if index is None else jnp.swapaxes(index, 0, 1),
         None if inputs is None else jnp.swapaxes(inputs, 0, 1),
         None if factors is None else divided_steps(factors, length, panels.rescale),
     )
 
-    def step(state: Array, x: tuple[Array, ...]) -> tuple[Array, Array]:
+    def step(state: Array, x: Any) -> tuple[Array, Array]:
         own, driven, factor = x
         steps = own if index is None else tuple(a[own] for a in made.arrays()[:count])
         state = state if factor is None else state / factor

@@ -1,0 +1,92 @@
+"""Layers: torch = JAX for every structure and every option, whole, in parts and step by step.
+
+Every structure is met, and every option; the whole product runs with SLICEKIT_EVERY=1.
+"""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+import slicekit as sk
+import slicekit.jax as sj
+from slicekit.jax.serialisation import with_arrays
+from tests.jax.twins import array, quick, twin
+from tests.market import STRUCTURES
+
+CHANNELS, LENGTH, CUT = 3, 7, 4
+LENGTHS = [7, 3]
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "natural": {},
+    "affine": {"affine": True},
+    "projective": {"projective": True},
+    "learned": {"initial": "Learned", "drive": ("Differences", 0.5)},
+    "exponential": {"flow": ("Exponential", 3)},
+    "windows": {"flow": ("LogODE", 1, 3)},
+    "deep windows": {"flow": ("LogODE", 2, 3)},
+}
+QUADRATIC = {"joint-dplr", "open-sum"}
+"""Structures without brackets."""
+
+PAIRS = [
+    (name, option)
+    for i, name in enumerate(n for n in STRUCTURES if n != "circulant")
+    for j, option in enumerate(OPTIONS)
+    if os.environ.get("SLICEKIT_EVERY") == "1" or j in (i % len(OPTIONS), (i + 3) % len(OPTIONS))
+    if not (option.endswith("windows") and name in QUADRATIC)
+]
+
+
+def make(library: Any, structure: Any, option: str, **more: Any) -> Any:
+    """A layer of either library."""
+
+    def built(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return getattr(library, value[0])(*value[1:])
+        return getattr(library, value)() if isinstance(value, str) else value
+
+    given = {name: built(value) for name, value in OPTIONS[option].items()}
+    return library.SLiCE(CHANNELS, structure, **given, **more)
+
+
+def everything(layer: Any, x: Any, lengths: Any) -> dict[str, Any]:
+    """What a layer says of a batch: whole, padded, in two parts, and one element at a time."""
+    first, state = layer(x[:, :CUT], return_state=True)
+    second, state = layer(x[:, CUT:-1], state, return_state=True)
+    last, state = layer.step(x[:, -1], state)
+    padded, end = layer(x, lengths=lengths, return_state=True)
+    found = {"whole": layer(x), "first": first, "second": second, "last": last, "padded": padded}
+    found |= {f"state {name}": value for name, value in held(state).items()}
+    return found | {f"end {name}": value for name, value in held(end).items()}
+
+
+def held(state: Any) -> dict[str, Any]:
+    """The arrays of a state of either library."""
+    return state.arrays if isinstance(state, sj.State) else state.tensors
+
+
+@pytest.mark.filterwarnings("ignore:LogODE")
+@pytest.mark.parametrize(("name", "option"), PAIRS)
+def test_a_layer_is_torch_s_whole_in_parts_and_stepwise(name: str, option: str) -> None:
+    torch.manual_seed(0)
+    theirs = make(sk, STRUCTURES[name], option).double()
+    ours = make(sj, twin(STRUCTURES[name]), option, key=jax.random.key(0))
+    ours = with_arrays(ours, {key: array(x) for key, x in theirs.state_dict().items()})
+    x = torch.randn(2, LENGTH, CHANNELS).double() * 0.5
+    with torch.no_grad():
+        want = everything(theirs, x, torch.tensor(LENGTHS))
+    # How much of a window has passed is only known to a program that is not traced.
+    compiled = quick if not option.endswith("windows") else lambda run: run
+    found = compiled(lambda layer, x: everything(layer, x, np.array(LENGTHS)))(ours, array(x))
+    assert found.keys() == want.keys()
+    for key, value in want.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-10, atol=1e-12, err_msg=key)
+
+
+def test_every_structure_and_option_is_met() -> None:
+    assert {name for name, _ in PAIRS} == set(STRUCTURES) - {"circulant"}
+    assert {option for _, option in PAIRS} == set(OPTIONS)
