@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from slicekit.descriptions.checks import check_size
 from slicekit.jax.scans.associative import prefixes
 from slicekit.jax.scans.base import (
     FromIncrements,
@@ -41,8 +40,8 @@ class Chunked(Scan):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        if self.size is not None:
-            check_size("size", self.size)
+        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
+            raise ValueError(f"size={self.size}; expected at least 1, or None")
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Scan over the chunks; what is left over is one shorter chunk."""

@@ -278,7 +278,7 @@ def _run(
     dtype: Any,
 ) -> Any:
     if scan is not None and not isinstance(scan, Scan):
-        raise TypeError(f"scan={scan!r}; expected a scan such as Chunked() or Recurrent(), or None")
+        raise TypeError(f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None")
     projective = state.log_norm is not None
     if inputs is not None and projective:
         raise ValueError(
