@@ -15,8 +15,10 @@ from slicekit import (
     DirectSum,
     Euler,
     Exponential,
+    Householder,
     JointDPLR,
     Orthogonal,
+    RowNormalised,
     Sparse,
     WalshHadamard,
 )
@@ -61,6 +63,8 @@ STRUCTURES: dict[str, Structure] = {
     "orthogonal-2": Orthogonal(8, 2),
     "orthogonal-4": Orthogonal(8, 4),
     "open-sum": DirectSum(Diagonal(2), DirectSum(DPLR(3, 1), JointDPLR(2, 1))),
+    "householder": Householder(6, 3),
+    "row-normalised": RowNormalised(8, 4),
     "orthogonal-sum": DirectSum(Dense(2), DirectSum(Orthogonal(4, 2), Diagonal(2))),
     "circulant": Circulant(5),
 }
@@ -77,10 +81,19 @@ TINY: dict[str, Structure] = {
     "unbounded-hadamard": WalshHadamard(4, bounded=False),
     "orthogonal": Orthogonal(4, 2),
     "open-sum": DirectSum(Diagonal(1), DirectSum(DPLR(2, 1), Dense(1))),
+    "householder": Householder(3, 2),
+    "row-normalised": RowNormalised(4, 2),
     "orthogonal-sum": DirectSum(Diagonal(1), Orthogonal(3, 3)),
     "circulant": Circulant(3),
 }
 """The same kinds, small enough for finite differences in every direction."""
+
+NONLINEAR = ("joint-dplr", "open-sum", "householder", "row-normalised")
+"""Those whose A(Δω) is not linear in Δω."""
+
+NO_KERNEL = {"circulant": "Circulant", "householder": "Householder"}
+NO_KERNEL |= {"row-normalised": "RowNormalised"}
+"""Those that no kernel takes, with the names of their classes."""
 
 FLOWS: dict[str, Flow | None] = {"euler": Euler(), "exponential": Exponential(), "natural": None}
 

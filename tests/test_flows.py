@@ -11,12 +11,12 @@ from torch import Tensor
 
 from slicekit import Dense, Euler, Exponential, Orthogonal, solve
 from slicekit.flows import Flow, Natural, resolve
-from tests.market import STRUCTURES, make_parameters
+from tests.market import NONLINEAR, STRUCTURES, make_parameters
 
 CHANNELS = 3
 END = 1.0
 
-LINEAR = [name for name in STRUCTURES if name not in ("joint-dplr", "open-sum")]
+LINEAR = [name for name in STRUCTURES if name not in NONLINEAR]
 """Structures whose generators are linear in the increments, and so belong to an equation at all."""
 
 

@@ -57,6 +57,12 @@ _ENTRIES = {
   journal = {arXiv preprint},
   year    = {2025}
 }""",
+    "dubinin2026statemixing": """@article{dubinin2026statemixing,
+  title   = {Improved State Mixing in Higher-Order and Block Diagonal Linear Recurrent Networks},
+  author  = {Dubinin, Igor and Orvieto, Antonio and Effenberger, Felix},
+  journal = {arXiv preprint arXiv:2602.12021},
+  year    = {2026}
+}""",
     "walker2024logncde": """@inproceedings{walker2024logncde,
   title = {Log Neural Controlled Differential Equations: The {Lie} Brackets Make a Difference},
   author = {Walker, Benjamin and McLeod, Andrew D. and Qin, Tiexin and Cheng, Yichuan and

@@ -28,7 +28,7 @@ from tests.layers.reference import (
     run_parts,
     run_steps,
 )
-from tests.market import STRUCTURES
+from tests.market import NONLINEAR, STRUCTURES
 
 TOLERANCE = 1e-7
 POINTWISE = ("time-and-input", "gates")
@@ -92,7 +92,7 @@ def log_ode(source: random.Random) -> None:
     """Windows, with their gradients, as in the tensor algebra."""
     depth, window = source.choice([1, 2, 3]), source.choice([1, 2, 3, 5])
     inner = source.choice([Exponential(), Exponential(), Euler()])
-    names = [n for n in STRUCTURES if n != "joint-dplr" and n != "open-sum"]
+    names = [n for n in STRUCTURES if n not in NONLINEAR]
     if isinstance(inner, Euler):
         names = [n for n in names if not n.startswith("orthogonal")]
     drive = source.choice(["time-and-input", "differences", "gates"])

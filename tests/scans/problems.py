@@ -17,11 +17,13 @@ from slicekit import (
     DirectSum,
     Euler,
     Exponential,
+    Householder,
     JointDPLR,
     Native,
     Outer,
     Projective,
     Recurrent,
+    RowNormalised,
     Tabulated,
     solve,
 )
@@ -214,9 +216,33 @@ def dense_generators(structure: Structure, parameters: Parameters, increments: T
             torch.tensordot(increments, parameters[k], 1) for k in ("diagonal", "left", "right")
         )
         return torch.diag_embed(d) + u @ v.mT
+    whole = torch.eye(structure.dim, dtype=increments.dtype)
+    if isinstance(structure, Householder):
+        return _reflected(structure, parameters, increments) - whole
+    if isinstance(structure, RowNormalised):
+        return _row_normalised(structure, parameters, increments) - whole
     unit = torch.eye(increments.shape[-1], dtype=increments.dtype)
     matrices = structure.combine(parameters, unit).as_dense()
     return torch.einsum("...c,cij->...ij", increments, matrices)
+
+
+def _reflected(structure: Householder, parameters: Parameters, increments: Tensor) -> Tensor:
+    """The reflections of a step, multiplied out one by one."""
+    vectors = torch.tensordot(increments, parameters["vectors"], 1)
+    product = torch.eye(structure.dim, dtype=increments.dtype)
+    for j in range(structure.count):
+        v = vectors[..., j, :, None]
+        product = product - 2 * v @ (v.mT @ product) / (1 + v.mT @ v)
+    return product
+
+
+def _row_normalised(structure: RowNormalised, parameters: Parameters, increments: Tensor) -> Tensor:
+    """The rows of the whole matrix, each divided by its absolute sum where that is above one."""
+    blocks = torch.tensordot(increments, parameters["blocks"], 1)
+    whole = side_by_side(list(blocks.unbind(-3)))
+    whole = whole + torch.eye(structure.dim, dtype=increments.dtype)
+    sums = whole.abs().sum(-1, keepdim=True)
+    return torch.where(sums > 1, whole / sums, whole)
 
 
 def dense_transitions(

@@ -58,6 +58,7 @@ from slicekit.structures import (
 )
 from tests.market import (
     FLOWS,
+    NO_KERNEL,
     STRUCTURES,
     TINY,
     every_structure,
@@ -160,8 +161,8 @@ KINDS |= {"dplr": "DPLR", "open-sum": "DPLR", "joint-dplr": "JointDPLR"}
 
 def missing(name: str, flow_name: str) -> str:
     """What a refusal has to name; empty where there is a kernel."""
-    if name == "circulant":
-        return "no kernel for .*Circulant"
+    if name in NO_KERNEL:
+        return f"no kernel for .*{NO_KERNEL[name]}"
     if flow_name == "exponential" and name in OPEN:
         return f"no kernel for the exponential flow of {KINDS.get(name, 'Sparse')}"
     return ""
@@ -628,7 +629,7 @@ def test_views_are_read_as_what_they_show(
 @pytest.mark.parametrize("tokens", [False, True], ids=["increments", "tokens"])
 @every_structure
 def test_expanded_tensors_and_gradients_are_read_as_what_they_show(name: str, tokens: bool) -> None:
-    if name == "circulant":
+    if name in NO_KERNEL:
         pytest.skip("there is no kernel")
     structure, batch, length = STRUCTURES[name], 3, 5
     parameters = make_parameters(structure)
@@ -748,7 +749,7 @@ def test_nothing_depends_on_what_memory_held_before(
 @pytest.mark.parametrize("kind", ["increments", "tokens", "projective"])
 @every_tiny_structure
 def test_gradients_are_those_of_finite_differences(name: str, kind: str) -> None:
-    if name == "circulant":
+    if name in NO_KERNEL:
         pytest.skip("there is no kernel")
     tokens, projective = kind == "tokens", kind == "projective"
     inputs = "dense" if kind == "increments" else "none"
@@ -780,7 +781,7 @@ def test_second_derivatives_are_refused_and_sent_to_recurrent(name: str) -> None
 @pytest.mark.parametrize("answer", ["states", "last"])
 @every_structure
 def test_gradients_of_one_answer_alone_are_right(name: str, answer: str) -> None:
-    if name == "circulant":
+    if name in NO_KERNEL:
         pytest.skip("there is no kernel")
     problem = Problem.make(STRUCTURES[name], SETTINGS["affine"])
     native, looped = (

@@ -7,7 +7,14 @@ from torch import Tensor
 from slicekit import Diagonal, DirectSum, Sparse
 from slicekit.citations import cite
 from slicekit.structures import Generator, Structure, Transition
-from tests.market import CHANNELS, STRUCTURES, Circulant, every_structure, make_parameters
+from tests.market import (
+    CHANNELS,
+    NONLINEAR,
+    STRUCTURES,
+    Circulant,
+    every_structure,
+    make_parameters,
+)
 
 LEADS = [(), (4,), (2, 3)]
 OWN = {name: x for name, x in STRUCTURES.items() if not isinstance(x, Circulant)}
@@ -65,7 +72,7 @@ def test_structures_make_euler_steps_as_their_generators_do(name: str) -> None:
     torch.testing.assert_close(structure.euler(parameters, increments).as_dense(), expected)
 
 
-@pytest.mark.parametrize("name", [k for k in STRUCTURES if k not in ("joint-dplr", "open-sum")])
+@pytest.mark.parametrize("name", [k for k in STRUCTURES if k not in NONLINEAR])
 def test_generators_are_linear_in_the_increments(name: str) -> None:
     structure = STRUCTURES[name]
     parameters = make_parameters(structure)

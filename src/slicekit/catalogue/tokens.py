@@ -37,8 +37,10 @@ from slicekit.structures import (
     Dense,
     Diagonal,
     DiagonalDense,
+    Householder,
     JointDPLR,
     Orthogonal,
+    RowNormalised,
     Sparse,
     Structure,
     WalshHadamard,
@@ -266,6 +268,18 @@ TOKEN_MODELS: dict[str, TokenModel] = {
         DiagonalDense,
         words={"dim": 518, "block": 23},
         languages={"dim": 272, "block": 16},
+    ),
+    "householder-slice": TokenModel(
+        "products of four reflections a step, as DeltaProduct has them: no state ever grows",
+        Householder,
+        words={"dim": 256, "count": 4},
+        languages={"dim": 128, "count": 4},
+    ),
+    "row-normalised-slice": TokenModel(
+        "blocks whose rows sum to at most one, as in BD-LRU: no state ever grows",
+        RowNormalised,
+        words={"dim": 256, "block": 4},
+        languages={"dim": 128, "block": 4},
     ),
 }
 """By name, in the order to list them in."""

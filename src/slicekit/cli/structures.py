@@ -16,8 +16,10 @@ from slicekit.structures import (
     Diagonal,
     DiagonalDense,
     Facts,
+    Householder,
     JointDPLR,
     Orthogonal,
+    RowNormalised,
     Sparse,
     Structure,
     WalshHadamard,
@@ -52,6 +54,8 @@ LISTED: dict[type[Structure], Callable[[Sizes], Structure]] = {
     Sparse: lambda s: Sparse(s.dim, density=s.density, epsilon=s.epsilon),
     WalshHadamard: lambda s: WalshHadamard(s.dim),
     Orthogonal: lambda s: Orthogonal(s.dim, s.block),
+    Householder: lambda s: Householder(s.dim, s.rank),
+    RowNormalised: lambda s: RowNormalised(s.dim, s.block),
 }
 """The rows of the table: each structure, and how it is made from the sizes."""
 

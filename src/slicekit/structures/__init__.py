@@ -14,8 +14,10 @@ from slicekit.structures.diagonal import Diagonal, DiagonalGenerator, DiagonalTr
 from slicekit.structures.diagonal_dense import DiagonalDense
 from slicekit.structures.direct_sum import DirectSum, SumGenerator, SumTransition
 from slicekit.structures.dplr import DPLR
+from slicekit.structures.householder import Householder
 from slicekit.structures.joint_dplr import JointDPLR, LowRankGenerator, LowRankTransition
 from slicekit.structures.orthogonal import Orthogonal, RotationTransition
+from slicekit.structures.row_normalised import RowNormalised
 from slicekit.structures.sparse import Sparse
 from slicekit.structures.walsh_hadamard import WalshHadamard
 
@@ -32,6 +34,7 @@ __all__ = [
     "DirectSum",
     "Facts",
     "Generator",
+    "Householder",
     "JointDPLR",
     "LowRankGenerator",
     "LowRankTransition",
@@ -39,6 +42,7 @@ __all__ = [
     "Orthogonal",
     "Parameters",
     "RotationTransition",
+    "RowNormalised",
     "Sparse",
     "Structure",
     "SumGenerator",

@@ -10,7 +10,7 @@ from typing import Any
 from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.studies.a5_lengths import papers_rows
-from slicekit.studies.line_ups import BASELINES, SLICES
+from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, steps_made
@@ -52,7 +52,7 @@ class A5Layers(Study):
 
     name = "a5-layers"
     summary = "A5: the smallest number of layers with more than 90% validation accuracy"
-    models = ("orthogonal-slice", *SLICES, *BASELINES)
+    models = ("orthogonal-slice", *SLICES, *OTHERS, *BASELINES)
     seeds = (0,)
 
     def lengths(self, choice: Choice) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slicekit.catalogue import RECIPES, as_path
-from slicekit.studies.line_ups import BASELINES, SLICES
+from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
 from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import Study
@@ -51,7 +51,7 @@ class A5Lengths(Study):
 
     name = "a5-lengths"
     summary = "A5, trained on lengths up to 40: test accuracy against length"
-    models = ("orthogonal-slice", *SLICES, *BASELINES)
+    models = ("orthogonal-slice", *SLICES, *OTHERS, *BASELINES)
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every model and seed."""

@@ -8,7 +8,7 @@ from typing import Any
 from slicekit import figures
 from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
-from slicekit.studies.line_ups import BASELINES, SLICES
+from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import (
@@ -120,7 +120,7 @@ class Languages(Study):
 
     name = "languages"
     summary = "Regular languages, trained on lengths up to 40"
-    models = ("projective-slice", *SLICES, *BASELINES)
+    models = ("projective-slice", *SLICES, *OTHERS, *BASELINES)
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every model, language and seed."""

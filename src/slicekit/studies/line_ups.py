@@ -13,6 +13,9 @@ SLICES = (
 )
 """The paper's own."""
 
+OTHERS = ("householder-slice", "row-normalised-slice")
+"""SLiCEs with the matrices of other models."""
+
 BASELINES = (
     "lstm",
     "slstm",
@@ -55,7 +58,13 @@ FIELDS = ("ncde", "nrde", "log-ncde")
 SERIES = (*SLICES, "lru", "s5", "s6", "mamba", *FIELDS)
 """The fourteen models of the paper's tables of time series."""
 
-GROUPS = {"slices": SLICES, "baselines": BASELINES, "sizes": SIZES, "series": SERIES}
+GROUPS = {
+    "slices": SLICES,
+    "others": OTHERS,
+    "baselines": BASELINES,
+    "sizes": SIZES,
+    "series": SERIES,
+}
 """Line-ups that stand for all of their models where models are named."""
 
 
