@@ -5,7 +5,8 @@ a matrix and one layer on word problems, 512 and two layers on regular languages
 `paper` has h_0 from the first input, Euler steps of length 1/40, the initialisation of the authors'
 code and 100,000 steps. Their recipe `fast` is one for all of them: a learned h_0, steps of length
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
-grow, and a pressure on disturbances of the states not to; see `slicekit.training.growth`.
+grow, and a pressure on the steps to be isometries, or, where a structure has none and where states
+must be forgotten, on disturbances of the states not to grow; see `slicekit.training.pressure`.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -56,8 +57,7 @@ FAST_WORDS = Settings(
     rate=4e-3,
     decay=0.0,
     consistency=30.0,
-    growth=30.0,
-    isometry=30.0,
+    isometry=3000.0,
     pressure_steps=1500,
     mixed_lengths=False,
     grow_at=0.9,
@@ -66,6 +66,24 @@ FAST_WORDS = Settings(
     validation_batches=1,
 )
 """Ours for the paper's structures on word problems."""
+
+WITHOUT_ISOMETRIES = {"isometry": 0.0, "growth": 30.0, "pressure_first": 1e-3}
+"""And what differs where no step but the identity is an isometry."""
+
+FAST_LANGUAGES = Settings(
+    steps=2500,
+    rate=2e-3,
+    decay=0.0,
+    consistency=3.0,
+    growth=10.0,
+    pressure_first=0.01,
+    pressure_steps=700,
+    grow_at=0.9,
+    grow_factor=1.25,
+    evaluate_every=100,
+    validation_batches=1,
+)
+"""Ours for them on regular languages, whose states may be reset: nothing is to be an isometry."""
 
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,
@@ -161,13 +179,14 @@ def published(structure: Structure, words: bool) -> Recipe:
 
 
 def undisturbed(structure: Structure, words: bool) -> Recipe:
-    """Ours for the paper's structures; what differs follows from the size of the structure."""
+    """Ours for the paper's structures; what differs follows from the structure and its size."""
     width = min(structure.dim, WIDEST)
-    if words:
-        stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
-        return Recipe(stack, FAST_WORDS, width)
-    stack = Stack(structure, (width + 1) ** -0.5, projective=True, wiring=Wiring(mixed=True))
-    return Recipe(stack, PROJECTIVE_SETTINGS, width, layers=2)
+    stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
+    if not words:
+        return Recipe(stack, FAST_LANGUAGES, width, layers=2)
+    isometries = not isinstance(structure, Sparse | WalshHadamard)
+    settings = FAST_WORDS if isometries else replace(FAST_WORDS, **WITHOUT_ISOMETRIES)
+    return Recipe(stack, settings, width)
 
 
 def rotating(structure: Structure, words: bool) -> Recipe:

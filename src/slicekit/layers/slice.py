@@ -20,7 +20,6 @@ from slicekit.checks import (
 )
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
-from slicekit.layers.disturbances import DISTURBED, change_of_norm, draw_disturbances
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
 from slicekit.layers.parameters import OwnedTensors
@@ -33,6 +32,10 @@ from slicekit.paths.cutting import OpenWindow
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
+
+DEFECT_ROWS, DISTURBED = 64, 64
+"""How many steps are looked at for their distance from isometries, and how many sequences for the
+growth of disturbances."""
 
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
@@ -341,30 +344,49 @@ class SLiCE(nn.Module):
         norms = [torch.linalg.vector_norm(x) for x in self.A.floating()]
         return torch.stack(norms).sum()
 
-    def disturbances(
-        self,
-        x: Tensor | Tabulated,
-        lengths: Lengths | None = None,
-        states: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """What the steps of an input make of small changes of the state.
+    def isometry_defect(self, x: Tensor | Tabulated) -> Tensor:
+        """How far the steps that an input drives are from isometries: the mean of |M^T M - I|².
+
+        Zero for every input where each step keeps all distances between states, so that nothing
+        fades or grows. Some steps stand for all, drawn at random, where there are many.
+
+        Args:
+            x: (batch, length, channels), or `Tabulated` inputs, all rows of whose table count.
+
+        Returns:
+            A scalar with a gradient in the parameters and in x.
+
+        Raises:
+            ValueError: under `LogODE`, whose steps are windows.
+        """
+        if isinstance(self.flow, LogODE):
+            raise ValueError(f"flow={self.flow!r}; expected a flow whose steps are elements")
+        with autocast_off(x.device):
+            if isinstance(x, Tabulated) and self.pointwise:
+                rows = _full(x).map(self.drive).table
+            else:
+                path = _full(x.dense() if isinstance(x, Tabulated) else x)
+                rows = _dense(self._increments(path, None, 0)).flatten(0, 1)
+            if rows.shape[0] > DEFECT_ROWS:
+                rows = rows[torch.randint(rows.shape[0], (DEFECT_ROWS,), device=rows.device)]
+            flow = resolve(self.structure, self.flow)
+            made = flow.transition(self.structure, self.A(rows.dtype), rows)
+            return made.isometry_defect().mean()
+
+    def growth(self, x: Tensor | Tabulated, lengths: Lengths | None = None) -> Tensor:
+        """How much disturbances of the state grow along an input: the mean of max(0, log |δ_t|²)².
 
         Steps are linear, so they carry a disturbance δ_0 on as they do a state: δ_t = M_t .. M_1
-        δ_0, whatever the state is. Disturbances of norm 1 are drawn at random, one for each
-        sequence, and some sequences stand for all where there are many. Nothing overflows, however
-        long they are.
+        δ_0, whatever the state is. Zero where none ever exceeds its initial norm. Disturbances are
+        drawn at random, one for each sequence, and some sequences stand for all where there are
+        many. Nothing overflows, however long they are.
 
         Args:
             x: (batch, length, channels), or `Tabulated` inputs.
             lengths: (batch,) integers; a sequence that is over counts with its last step.
-            states: (count, dim), some that occur, for the distortion; it is 0 without them.
 
         Returns:
-            growth: the mean of max(0, log |δ_t|²)² over disturbances of any direction, which is
-                zero where none ever exceeds its initial norm.
-            distortion: the mean of (log |δ_t|²)² over random sums of the differences between
-                states, which is zero where the distances between them are kept.
-            Both scalars, with a gradient in the parameters of the steps and in x.
+            A scalar with a gradient in the parameters of the steps and in x.
 
         Raises:
             ValueError: under `LogODE`, whose steps are windows.
@@ -382,13 +404,16 @@ class SLiCE(nn.Module):
         x = Tabulated(x.table, x.index[few]) if isinstance(x, Tabulated) else x[few]
         with autocast_off(x.device):
             increments = self._increments(_full(x), None, 0)
-            start, free = draw_disturbances(increments, self.structure.dim, states)
+            size = (x.shape[0], self.structure.dim)
+            drawn = torch.randn(size, dtype=increments.dtype, device=increments.device)
+            direction = nn.functional.normalize(drawn, dim=-1)
+            start = Projective(direction, drawn.new_zeros(x.shape[0]))
             weights = self.A(increments.dtype)
             carried, _ = solve(
                 self.structure, weights, increments, start, self.flow, None, None, lengths
             )
             assert isinstance(carried, Projective)
-            return change_of_norm(carried.log_norm, free)
+            return (2 * carried.log_norm).clamp_min(0).square().mean()
 
     @property
     def citations(self) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ from slicekit.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Tensor]
 
+DENSE_DEFECT, DEFECT_PROBES = 32, 16
+"""The largest dim at which M^* M is looked at whole, and by how many vectors otherwise."""
+
 
 @dataclass(frozen=True, eq=False)
 class Matrices(ABC):
@@ -142,6 +145,23 @@ class Transition(Matrices):
     @abstractmethod
     def where(self, valid: Tensor) -> Self:
         """The identity wherever valid, of the leading shape, is false."""
+
+    def isometry_defect(self) -> Tensor:
+        """|M^* M - I|² / dim of every matrix, of the leading shape: zero where it is an isometry.
+
+        Beyond a small dim it is estimated without bias, by what M^* M - I does to a few Gaussian
+        vectors.
+        """
+        first = self.tensors()[0]
+        real = first.abs().dtype
+        if self.dim <= DENSE_DEFECT:
+            probes = torch.eye(self.dim, dtype=real, device=first.device)
+        else:
+            probes = torch.randn(self.dim, DEFECT_PROBES, dtype=real, device=first.device)
+            probes = probes * DEFECT_PROBES**-0.5
+        probes = probes.to(first.dtype)
+        moved = self.adjoint().act(self.act(probes)) - probes
+        return moved.abs().square().sum((-1, -2)) / self.dim
 
     def sizes(self, state: Tensor) -> Tensor:
         """For each number of a state, the largest modulus among the rows that mix with its row.

@@ -96,6 +96,12 @@ class BlockTransition(Transition):
         """Outer products inside each block."""
         return (_gradient(self.blocks, before, cotangent),)
 
+    def isometry_defect(self) -> Tensor:
+        """Exact, block by block."""
+        unit = torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
+        gram = self.blocks.mH @ self.blocks - unit
+        return gram.abs().square().sum((-1, -2, -3)) / self.dim
+
 
 @dataclass(frozen=True, eq=False)
 class BlockGenerator(Generator):

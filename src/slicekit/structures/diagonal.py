@@ -71,6 +71,10 @@ class DiagonalTransition(Transition):
         gradient = (cotangent * before.conj()).sum(-1)
         return (gradient if self.values.is_complex() else gradient.real,)
 
+    def isometry_defect(self) -> Tensor:
+        """Exact: how far the moduli are from one."""
+        return (self.values.abs().square() - 1).square().mean(-1)
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGenerator(Generator):

@@ -99,6 +99,10 @@ class SumTransition(_Sum, Transition):
         """Part by part."""
         return type(self)(tuple(part.where(valid) for part in self.parts))
 
+    def isometry_defect(self) -> Tensor:
+        """The parts' added up, so that a small part counts as much as a large one."""
+        return torch.stack([part.isometry_defect() for part in self.parts]).sum(0)
+
     def sizes(self, state: Tensor) -> Tensor:
         """Part by part."""
         rows = zip(self.parts, self.split(state), strict=True)

@@ -10,8 +10,8 @@ from slicekit.paths import alike
 from slicekit.tasks.base import Batch
 from slicekit.training.captured import CapturedFeatures, head_of
 from slicekit.training.evaluation import check_logits, device_of
-from slicekit.training.growth import CapturedLayers
 from slicekit.training.objective import Labels, cross_entropy, is_right, spread
+from slicekit.training.pressure import CapturedLayers
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
 
@@ -23,7 +23,7 @@ class Objective:
     """What training makes small, with its gradient; a context while features are to be caught.
 
         mean cross-entropy + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
-            + pressure · (growth · grown + isometry · distorted)
+            + pressure · (isometry · defect + growth · grown)
             + mean cross-entropy of the task's extra batch
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
@@ -75,7 +75,7 @@ class Objective:
         Args:
             joint: the batch of all processes, on the CPU.
             extra: the task's extra batch, of all processes, or None.
-            pressure: share of their weights that growth and distortion have.
+            pressure: share of their weights that isometry and growth have.
 
         Returns:
             (4,): the objective, the mean cross-entropy, the share of right answers and the spread.
@@ -89,9 +89,8 @@ class Objective:
             norms = cast(Any, self._model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
         if self._layers is not None:
-            grown, distorted = self._layers.take()
-            carried = self._settings.growth * grown + self._settings.isometry * distorted
-            total = total + pressure / self._processes.count * carried
+            weights = self._settings.isometry, self._settings.growth
+            total = total + pressure / self._processes.count * self._layers.take(*weights)
         if self._captured is not None:
             features = labels.select(self._captured.take())
             classes = joint.targets[joint.supervised].to(self._device)

@@ -25,8 +25,8 @@ RULES: dict[str, Rule] = {
     "clip": Perhaps(Real("(0, inf)")),
     "penalty": Real("[0, inf)"),
     "consistency": Real("[0, inf)"),
-    "growth": Real("[0, inf)"),
     "isometry": Real("[0, inf)"),
+    "growth": Real("[0, inf)"),
     "pressure_first": Real("(0, 1]"),
     "pressure_at": Perhaps(Whole(1)),
     "pressure_steps": Whole(1),
@@ -68,10 +68,10 @@ class Settings:
         penalty: weight of `model.regularisation()`, the paper's λ.
         consistency: weight of the share of the variance of the features (what the model's head is
             given) that their classes do not explain.
+        isometry: weight that the distance of the layers' transitions from isometries has in the
+            end; 0 for none.
         growth: weight that the growth of disturbances of the layers' states has in the end; 0 for
             none.
-        isometry: weight that the distortion of the distances between the layers' states has in the
-            end; 0 for none.
         pressure_first: share of both weights that counts until the sequences have grown to
             pressure_at.
         pressure_at: longest length from which on the share grows, None for the longest of all.
@@ -116,8 +116,8 @@ class Settings:
     clip: float | None = 1.0
     penalty: float = 0.0
     consistency: float = 0.0
-    growth: float = 0.0
     isometry: float = 0.0
+    growth: float = 0.0
     pressure_first: float = 1e-4
     pressure_at: int | None = None
     pressure_steps: int = 500

@@ -18,7 +18,6 @@ from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.curriculum import make_curriculum
 from slicekit.training.evaluation import Tally, device_of, tally
 from slicekit.training.gradients import Objective
-from slicekit.training.growth import Pressure
 from slicekit.training.optimiser import (
     make_optimiser,
     restore_moments,
@@ -26,6 +25,7 @@ from slicekit.training.optimiser import (
     stored_moments,
     trained_parameters,
 )
+from slicekit.training.pressure import Pressure
 from slicekit.training.processes import Processes
 from slicekit.training.progress import Progress
 from slicekit.training.randomness import dropout_state, restore_dropout

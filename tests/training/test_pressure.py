@@ -1,4 +1,4 @@
-"""The pressure on disturbances not to grow: what it measures, when it sets in, what it does."""
+"""The pressure on the steps of layers: what it measures, when it sets in, what it does."""
 
 from dataclasses import replace
 
@@ -20,9 +20,8 @@ from slicekit import (
     WalshHadamard,
     tasks,
 )
-from slicekit.layers.disturbances import draw_disturbances
 from slicekit.training import Settings, train
-from slicekit.training.growth import CapturedLayers, Pressure
+from slicekit.training.pressure import CapturedLayers, Pressure
 from slicekit.training.reports import Watcher
 
 SETTINGS = Settings(
@@ -79,39 +78,30 @@ def test_disturbances_are_carried_as_by_dense_steps(structure) -> None:
     torch.manual_seed(0)
     layer = SLiCE(4, structure, drive=TimeAndInput(0.4), initial=Learned()).double()
     x = torch.randn(6, 7, 4, dtype=torch.float64, requires_grad=True)
-    states = torch.randn(5, structure.dim, dtype=torch.float64)
     torch.manual_seed(1)
-    growth, distortion = layer.disturbances(x, states=states)
+    found = layer.growth(x)
     torch.manual_seed(1)
-    start, free = draw_disturbances(x, structure.dim, states)
-    logs = carried(layer, x, start.direction)
-    expected = logs[:free].clamp_min(0).square().mean(), logs[free:].square().mean()
-    assert min(expected) > 0
-    torch.testing.assert_close((growth, distortion), expected)
+    start = torch.nn.functional.normalize(torch.randn(6, structure.dim, dtype=torch.float64))
+    expected = carried(layer, x, start).clamp_min(0).square().mean()
+    assert expected > 0
+    torch.testing.assert_close(found, expected)
     wanted = [x, *layer.A.parameters()]
     for own, other in zip(
-        torch.autograd.grad(growth + distortion, wanted),
-        torch.autograd.grad(expected[0] + expected[1], wanted),
-        strict=True,
+        torch.autograd.grad(found, wanted), torch.autograd.grad(expected, wanted), strict=True
     ):
         torch.testing.assert_close(own, other)
 
 
-def test_half_of_them_point_anywhere_and_half_from_state_to_state() -> None:
-    states = torch.zeros(9, 6)
-    states[:, :2] = torch.randn(9, 2)
-    states[:, 2] = 5.0  # in all of them, so in no difference
-    start, free = draw_disturbances(torch.zeros(64, 3, 4), 6, states)
-    assert free == 32 and (start.log_norm == 0).all()
-    torch.testing.assert_close(start.direction.norm(dim=-1), torch.ones(64))
-    assert (start.direction[:free, 2:].abs().amax(0) > 0.1).all()
-    assert (start.direction[free:, 2:].abs() < 1e-5).all()
-
-
-def test_without_states_nothing_is_distorted() -> None:
-    layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(0.5))
-    growth, distortion = layer.disturbances(torch.randn(5, 7, 4))
-    assert growth > 0 and distortion == 0
+@pytest.mark.parametrize("tabulated", [True, False])
+def test_defects_are_those_of_the_steps(tabulated: bool) -> None:
+    torch.manual_seed(0)
+    layer = SLiCE(4, BlockDiagonal(8, 4), initial=Learned())
+    table = torch.randn(3, 4)
+    x = Tabulated(table, torch.arange(3).expand(2, 3))
+    dense = layer.structure.euler(layer.A(torch.float32), layer.drive(table)).as_dense()
+    gram = dense.mT @ dense - torch.eye(8)
+    found = layer.isometry_defect(x if tabulated else x.dense())
+    torch.testing.assert_close(found, gram.square().sum((-1, -2)).mean() / 8)
 
 
 def test_tokens_and_their_vectors_have_the_same_growth() -> None:
@@ -121,7 +111,7 @@ def test_tokens_and_their_vectors_have_the_same_growth() -> None:
     found = []
     for x in (tokens, tokens.dense()):
         torch.manual_seed(1)
-        found.append(layer.disturbances(x)[0])
+        found.append(layer.growth(x))
     torch.testing.assert_close(*found)
 
 
@@ -132,7 +122,7 @@ def test_what_stands_behind_the_end_does_not_count() -> None:
     for padding in (0.0, float("nan")):
         x[1, 2:] = padding
         torch.manual_seed(1)
-        found.append(layer.disturbances(x, lengths)[0])
+        found.append(layer.growth(x, lengths))
     assert found[0] == found[1] > 0
 
 
@@ -140,51 +130,50 @@ def test_all_is_finite_however_long_the_sequence() -> None:
     torch.manual_seed(0)
     layer = SLiCE(4, Dense(6), initial=Learned(), drive=TimeAndInput(1.0))
     x = torch.randn(1, 2000, 4, requires_grad=True)
-    layer.disturbances(x)[0].backward()
+    layer.growth(x).backward()
     assert x.grad is not None and x.grad.isfinite().all()
 
 
 def test_windows_are_refused() -> None:
     layer = SLiCE(4, Dense(6), flow=LogODE(depth=2, window=3))
-    with pytest.raises(ValueError, match="expected a flow whose steps are elements"):
-        layer.disturbances(torch.randn(2, 6, 4))
+    for method in (layer.growth, layer.isometry_defect):
+        with pytest.raises(ValueError, match="expected a flow whose steps are elements"):
+            method(torch.randn(2, 6, 4))
 
 
-def test_every_layer_counts_with_the_lengths_and_the_states_that_it_had() -> None:
+def test_every_layer_counts_with_its_input_and_lengths() -> None:
     model, lengths = small(Dense(8), layers=2), torch.tensor([9, 3, 4])
     calls: list[tuple] = []
     layers = [x for x in model.modules() if isinstance(x, SLiCE)]
     for layer in layers:
-        layer.disturbances = lambda *call: calls.append(call) or (torch.ones(()), torch.zeros(()))  # type: ignore[method-assign]
-    with CapturedLayers(model) as captured:
-        model(torch.randint(3, (3, 9)), lengths=lengths)
-        assert captured.take() == (len(layers), 0)
-    assert len(calls) == len(layers)
-    for layer, (x, own, states) in zip(layers, calls, strict=True):
-        assert torch.equal(own, lengths)
-        expected = layer(x, lengths=lengths)[torch.arange(3), lengths - 1]
-        torch.testing.assert_close(states, expected)
-        assert not states.requires_grad
+        layer.growth = lambda *call: calls.append(call) or torch.ones(())  # type: ignore[method-assign]
+        layer.isometry_defect = lambda x: torch.full((), 10.0)  # type: ignore[method-assign]
+    for isometry, growth, expected in ((0.5, 0.0, 10.0), (0.0, 3.0, 6.0), (0.5, 3.0, 16.0)):
+        with CapturedLayers(model) as captured:
+            model(torch.randint(3, (3, 9)), lengths=lengths)
+            assert captured.take(isometry, growth) == expected
+    assert len(calls) == 2 * len(layers)
+    assert all(x.shape[:2] == (3, 9) and torch.equal(own, lengths) for x, own in calls)
 
 
 def test_the_gradient_reaches_parameters_and_embedding() -> None:
     model = small()
     with CapturedLayers(model) as captured:
         model(torch.randint(3, (6, 9)))
-        torch.stack(captured.take()).sum().backward()
+        captured.take(1.0, 1.0).backward()
     (layer,) = (x for x in model.modules() if isinstance(x, SLiCE))
     for x in (*layer.A.parameters(), embedding_of(model)):
         assert x.grad is not None and x.grad.abs().sum() > 0
 
 
-def test_under_rotations_nothing_grows() -> None:
+def test_rotations_have_neither_defect_nor_growth() -> None:
     model = small(Orthogonal(8, block=4))
     with CapturedLayers(model) as captured:
         model(torch.randint(3, (2, 9)))
-        assert max(captured.take()) < 1e-10
+        assert captured.take(1.0, 1.0) < 1e-10
 
 
-def test_training_under_pressure_keeps_disturbances_small() -> None:
+def test_training_under_pressure_makes_both_small() -> None:
     found = {}
     for weight in (0.0, 30.0):
         settings = replace(
@@ -193,7 +182,7 @@ def test_training_under_pressure_keeps_disturbances_small() -> None:
         model = train(small(Dense(8)), tasks.make("parity"), settings).model
         with CapturedLayers(model) as captured:
             model(torch.randint(3, (64, 9)))
-            found[weight] = max(captured.take()).item()
+            found[weight] = captured.take(1.0, 1.0).item()
     assert found[30.0] < 0.5 * found[0.0]
 
 
@@ -217,5 +206,5 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path) -> None:
 
 
 def test_a_model_without_such_layers_is_refused() -> None:
-    with pytest.raises(ValueError, match="growth or isometry > 0, but Linear has no layer with"):
+    with pytest.raises(ValueError, match="isometry or growth > 0, but Linear has no layer with"):
         CapturedLayers(torch.nn.Linear(2, 2))
