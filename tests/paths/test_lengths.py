@@ -91,3 +91,12 @@ def test_like_lengths_hold_every_series_once_and_at_most_half_padding(lengths: l
         own = [lengths[i] for i in group]
         assert group == sorted(group) and max(own) * len(own) <= 2 * sum(own)
     assert len(groups) <= max(lengths, default=0).bit_length() + 1
+
+
+def test_padding_that_would_be_enormous_is_refused_with_its_cost() -> None:
+    series = [torch.ones(20_000, 1), *[torch.ones(1, 1)] * 2_000]
+    with pytest.raises(
+        ValueError, match=r"^2001 series .* are 40020000 values \(0\.1 GiB\) for the"
+    ):
+        pad(series)
+    assert pad([series[0], *series[-50:]])[0].shape == (51, 20_000, 1)

@@ -4,6 +4,7 @@ A series of `lengths[b]` elements fills positions 0..lengths[b]-1 of row b; what
 is padding, is never read, and drives nothing: its increments are exactly zero.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from slicekit.checks import Lengths, check_lengths, check_same, check_shape
+
+MANY, EXPANSION = 2**24, 100
+"""More values than the first are not padded of fewer than one in so many that there are."""
 
 
 def valid_mask(lengths: Lengths, length: int) -> Tensor:
@@ -86,6 +90,25 @@ def alike(lengths: Lengths) -> list[Tensor]:
     return [torch.tensor(sorted(group)) for group in groups]
 
 
+def check_padding(count: int, longest: int, *given: Tensor) -> None:
+    """Raise ValueError where nearly all of a large array would be padding.
+
+    Args:
+        count: how many series are to be padded.
+        longest: the longest of their lengths.
+        given: their values, (length, ...) each or one after another.
+    """
+    numbers = sum(x.numel() for x in given)
+    needed = count * longest * math.prod(given[0].shape[1:]) if given else 0
+    if needed > max(MANY, EXPANSION * numbers):
+        size = needed * given[0].element_size() / 2**30
+        raise ValueError(
+            f"{count} series of up to {longest} observations, padded, are {needed} values "
+            f"({size:.1f} GiB) for the {numbers} that there are; take fewer at once, or those of "
+            "similar lengths together (slicekit.paths.alike)"
+        )
+
+
 def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Put series of different lengths into one batch, padded with zeros.
 
@@ -98,7 +121,8 @@ def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
     Raises:
         TypeError: if a series is no tensor, or its dtype is not that of the first.
-        ValueError: if there is none, or a shape or device is not that of the first.
+        ValueError: if there is none, or a shape or device is not that of the first; or if nearly
+            all of a large array would be padding.
 
     >>> values, lengths = pad([torch.ones(2, 1), torch.ones(3, 1)])
     >>> values.squeeze(-1)
@@ -115,5 +139,6 @@ def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         name = f"series[{position}]"
         check_shape(name, other, ("length", first.shape[1]))
         check_same(name, other, "series[0]", first)
+    check_padding(len(series), max(len(one) for one in series), *series)
     lengths = torch.tensor([len(one) for one in series], device=first.device)
     return pad_sequence(list(series), batch_first=True), lengths

@@ -113,7 +113,7 @@ def test_an_array_of_series_loses_its_padding_and_gets_it_back() -> None:
 def test_padding_that_would_be_enormous_is_refused_with_its_cost() -> None:
     lengths = torch.tensor([20_000, *[1] * 2_000])
     series = Series(torch.ones(22_000, 1), lengths, torch.zeros(2_001))
-    message = r"^2001 cases of up to 20000 observations, padded, are 40020000 values \(0\.1 GiB\)"
+    message = r"^2001 series of up to 20000 observations, padded, are 40020000 values \(0\.1 GiB\)"
     with pytest.raises(ValueError, match=message):
         _ = series.values
     assert series.select([0, 5]).values.shape == (2, 20_000, 1)

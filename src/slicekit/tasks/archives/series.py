@@ -1,7 +1,6 @@
 """A labelled set of series, and the two sets that an archive's own split makes of one problem."""
 
 import hashlib
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -12,9 +11,7 @@ from torch import Tensor
 
 from slicekit.checks import check_lengths, check_shape
 from slicekit.paths import valid_mask
-
-MANY, EXPANSION = 2**24, 100
-"""More values than the first are not padded of fewer than one in so many that there are."""
+from slicekit.paths.lengths import check_padding
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,16 +194,9 @@ class Series:
         check_shape("numbers", numbers, (len(self.observations), ...))
         longest = int(self.lengths.max()) if len(self) else 0
         shape = (len(self), longest, *numbers.shape[1:])
-        needed = math.prod(shape)
         if len(self) and numbers.shape[0] == len(self) * longest:
             return numbers.view(shape)
-        if needed > max(MANY, EXPANSION * numbers.numel()):
-            size = needed * numbers.element_size() / 2**30
-            raise ValueError(
-                f"{len(self)} cases of up to {longest} observations, padded, are {needed} values "
-                f"({size:.1f} GiB) for the {numbers.numel()} that there are; select fewer cases, "
-                "or those of similar lengths (slicekit.paths.alike), before they are padded"
-            )
+        check_padding(len(self), longest, numbers)
         array = numbers.new_zeros(shape)
         array[valid_mask(self.lengths, longest)] = numbers
         return array
