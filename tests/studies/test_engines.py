@@ -1,5 +1,6 @@
 """Studies on engines: what is lost goes on elsewhere, and comes to the results of one machine."""
 
+import json
 import os
 import shutil
 import signal
@@ -127,6 +128,7 @@ def test_ray(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
     try:
@@ -174,6 +176,39 @@ def test_a_cluster_that_is_not_there_is_named_within_a_time_limit(
     with pytest.raises(ValueError, match="address='here', expected host:port or"):
         conduct(STUDY, CHOICE, folder, engine=engines.make(name, address="here"))
     assert not folder.exists()
+
+
+def test_a_cluster_that_is_no_more_is_an_error_and_its_engine_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("slicekit.engines.dask.CONNECTING", 2.0)
+    file = tmp_path / "scheduler.json"
+    words = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *words],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(1200):
+            if file.exists() and file.read_text().endswith("}"):
+                break
+            time.sleep(0.05)
+        engine = engines.make("dask", address=json.loads(file.read_text())["address"])
+        with (
+            pytest.warns(UserWarning, match="the Dask cluster has no worker"),
+            pytest.raises(Unreachable, match="the Dask scheduler does not answer"),
+            engine.opened(tmp_path),
+        ):
+            job = engine.start({"plan": {}, "folder": str(tmp_path)})
+            assert job.answer() is None
+            scheduler.kill()
+            for _ in range(1200):
+                assert job.answer() is None
+                time.sleep(0.05)
+    finally:
+        scheduler.kill()
+        scheduler.wait()
 
 
 def test_a_machine_without_slurm_is_told_so(
