@@ -10,7 +10,9 @@
 #include "slicekit_shared_factors.h"
 #include "slicekit_short_convolution.h"
 #include "slicekit_sparse.h"
+#include "slicekit_sparse_table.h"
 #include "slicekit_step.h"
+#include "slicekit_table.h"
 
 using namespace cases;
 
@@ -583,6 +585,82 @@ void try_log_signatures(Trial &trial, std::mt19937 &source) {
       });
 }
 
+// Leaves: matrices (tokens, n, n) and state.
+template <class Real>
+void try_table(Trial &trial, std::mt19937 &source, int64_t n) {
+  const int64_t tokens = 3;
+  std::vector<int64_t> index(BATCH * LENGTH);
+  for (int64_t &token : index) token = static_cast<int64_t>(source() % tokens);
+  const Arrays<double> leaves = {random_numbers(source, tokens * n * n, 0.1),
+                                 random_numbers(source, BATCH * n, 1)};
+  trial.run<Real>(
+      "table", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> states;
+        for (int64_t b = 0; b < BATCH; ++b) {
+          Array<double> h(x[1].begin() + b * n, x[1].begin() + (b + 1) * n);
+          for (int64_t t = 0; t < LENGTH; ++t) {
+            Array<double> out = h;
+            const double *matrix = x[0].data() + index[b * LENGTH + t] * n * n;
+            for (int64_t e = 0; e < n * n; ++e) out[e / n] += matrix[e] * h[e % n];
+            h = out;
+            states.insert(states.end(), h.begin(), h.end());
+          }
+        }
+        return states;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        const Array<Real> in_last(BATCH * n, 0);
+        slicekit_table q = {};
+        q.real = sizeof(Real);
+        q.batch = BATCH, q.length = LENGTH, q.dim = n, q.columns = 1, q.vocabulary = tokens, q.threads = 1;
+        q.matrices = x[0].data(), q.index = index.data(), q.state = x[1].data();
+        q.states = found.outputs.data(), q.in_states = weights.data(), q.in_last = in_last.data();
+        q.in_matrices = found.gradients[0].data(), q.in_state = found.gradients[1].data();
+        found.status = both_passes(q, slicekit_table_workspace, slicekit_table_forward,
+                                   slicekit_table_backward);
+        return found;
+      });
+}
+
+// Leaves: increments (tokens, channels) and values.
+template <class Real>
+void try_sparse_table(Trial &trial, std::mt19937 &source) {
+  const int64_t n = 19, tokens = 37;
+  std::vector<int64_t> places;
+  for (int64_t e = 0; e < CHANNELS * n * n; ++e) {
+    if (source() % 5 == 0) places.push_back(e);
+  }
+  const Arrays<double> leaves = {random_numbers(source, tokens * CHANNELS, 1),
+                                 random_numbers(source, places.size(), 1)};
+  trial.run<Real>(
+      "sparse table", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> matrices(tokens * n * n, 0);
+        for (int64_t v = 0; v < tokens; ++v) {
+          for (size_t k = 0; k < places.size(); ++k) {
+            const int64_t channel = places[k] / (n * n), entry = places[k] % (n * n);
+            matrices[v * n * n + entry] += x[0][v * CHANNELS + channel] * x[1][k];
+          }
+        }
+        return matrices;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        slicekit_sparse_table q = {};
+        q.real = sizeof(Real);
+        q.vocabulary = tokens, q.channels = CHANNELS, q.dim = n, q.threads = 1;
+        q.kept = static_cast<int64_t>(places.size()), q.places = places.data();
+        q.increments = x[0].data(), q.values = x[1].data(), q.matrices = found.outputs.data();
+        q.in_matrices = weights.data(), q.in_increments = found.gradients[0].data();
+        q.in_values = found.gradients[1].data();
+        found.status = both_passes(q, slicekit_sparse_table_workspace, slicekit_sparse_table_forward,
+                                   slicekit_sparse_table_backward);
+        return found;
+      });
+}
+
 template <class Real>
 void try_all(Trial &trial) {
   std::mt19937 source(1);
@@ -591,6 +669,8 @@ void try_all(Trial &trial) {
   try_given_kinds<Real>(trial, source);
   try_sparse<Real>(trial, source);
   try_shared_factors<Real>(trial, source);
+  for (int64_t n : {16, 19}) try_table<Real>(trial, source, n);
+  try_sparse_table<Real>(trial, source);
   try_selective<Real>(trial, source);
   try_short_convolution<Real>(trial, source);
   try_log_signatures<Real>(trial, source);
