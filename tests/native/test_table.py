@@ -119,7 +119,8 @@ def test_sums_of_sparse_matrices_are_those_of_the_structure(
     expected = {"matrices": matrices.detach(), "in values": pulled[0], "in table": pulled[1]}
     for count in (1, 3):
         with threads(count):
-            made = sparse_table.forward(values, places, table, dim)
+            made = torch.empty_like(gradient)
+            sparse_table.forward(values, places, table, made)
             in_values, in_table = sparse_table.backward(values, places, table, gradient)
         found = {"matrices": made, "in values": in_values, "in table": in_table}
         assert_near(found, expected, 1e-12)
@@ -133,7 +134,7 @@ def test_the_door_names_what_the_kernel_refused() -> None:
         outside.forward()
     values, places = torch.ones(2), torch.tensor([4, 3])
     with pytest.raises(RuntimeError, match="sparse_table forward was given an index"):
-        sparse_table.forward(values, places, torch.ones(2, 1), 3)
+        sparse_table.forward(values, places, torch.ones(2, 1), torch.empty(2, 3, 3))
 
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:

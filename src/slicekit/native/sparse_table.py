@@ -38,21 +38,19 @@ class _SparseTable(ctypes.Structure):
         return found | {"places": ((self.kept,), torch.int64)}
 
 
-def forward(values: Tensor, places: Tensor, increments: Tensor, dim: int) -> Tensor:
-    """The matrices (vocabulary, dim, dim).
+def forward(values: Tensor, places: Tensor, increments: Tensor, matrices: Tensor) -> None:
+    """Write the matrices (vocabulary, dim, dim).
 
     Args:
         values: (kept,).
         places: (kept,) ascending, into (channels, dim, dim).
         increments: (vocabulary, channels).
-        dim: rows of a matrix.
+        matrices: where to.
 
     Raises:
         RuntimeError: if the kernel refuses what it is given.
     """
-    matrices = values.new_empty(increments.shape[0], dim, dim)
-    _call("forward", values, places, increments, dim, {"matrices": matrices})
-    return matrices
+    _call("forward", values, places, increments, matrices.shape[-1], {"matrices": matrices})
 
 
 def backward(

@@ -173,14 +173,12 @@ class _Made:
         positions = self.index.numel() * self.passes.state.shape[-1]
         return token_matrices.pays(run, self._named(run), self.path, positions)
 
-    def _table(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None = None
-    ) -> Table:
+    def _matrices(self, run: Run, kept: Tensor | None) -> Tensor:
+        """Those of the tokens, written to the memory that keeps them."""
+        return token_matrices.make(run, self._named(run), self.path, kept)
+
+    def _table(self, matrices: Tensor, state: Tensor, inputs: Tensor | None) -> Table:
         assert self.index is not None
-        if kept is None:
-            matrices = token_matrices.make(run, self._named(run), self.path)
-        else:
-            matrices = kept.unflatten(0, (-1, run.dim, run.dim))
         return Table(matrices, self.index, state, inputs, self.passes.rescale)
 
     def forward(self, keep: bool) -> list[Tensor]:
@@ -211,10 +209,8 @@ class _Made:
             torch.cat(bound, out=kept)
             return panels.forward(None)
         if self._tabulates(run):
-            table = self._table(run, state, inputs)
+            table = self._table(self._matrices(run, kept), state, inputs)
             states, factors = table.forward()
-            if kept is not None:
-                kept.copy_(table.matrices.flatten())
             return states, self._each_row(run, factors)
         kernel = sparse if run.kernel == SPARSE else shared_factors
         states, _, factors = kernel.forward(
@@ -309,7 +305,9 @@ class _Made:
             factors = factors[:, :, 0]  # one for all rows
         own = {name.rpartition("_")[2]: name for name in run.names}
         if self._tabulates(run):
-            table = self._table(run, state, inputs, kept)
+            square = (-1, run.dim, run.dim)
+            matrices = self._matrices(run, None) if kept is None else kept.view(square)
+            table = self._table(matrices, state, inputs)
             in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
             found, moved = token_matrices.pull(run, self._named(run), self.path, in_matrices)
             return {own[name]: x for name, x in found.items()}, moved, first, driven

@@ -38,11 +38,19 @@ def pays(run: Run, held: dict[str, Tensor], table: Tensor, positions: int) -> bo
     return vocabulary * (making + MAKING * square) + positions * square < positions * alone
 
 
-def make(run: Run, held: dict[str, Tensor], table: Tensor) -> Tensor:
-    """The matrices (vocabulary, dim, dim)."""
+def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) -> Tensor:
+    """The matrices (vocabulary, dim, dim), in the memory that is to keep them if there is one.
+
+    Args:
+        run, held, table: as in `pays`.
+        kept: (vocabulary x dim²,) or None.
+    """
+    numbers = table.new_empty(table.shape[0] * run.dim**2) if kept is None else kept
+    matrices = numbers.view(-1, run.dim, run.dim)
     if run.kernel == SPARSE:
-        return sparse_table.forward(held["values"], held["places"], table, run.dim)
-    matrices = (table @ _products(held)).unflatten(-1, (run.dim, run.dim))
+        sparse_table.forward(held["values"], held["places"], table, matrices)
+        return matrices
+    torch.mm(table, _products(held), out=matrices.flatten(1))
     matrices.diagonal(dim1=-2, dim2=-1).add_(table @ held["diagonal"])
     return matrices
 
