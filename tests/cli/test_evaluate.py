@@ -41,6 +41,14 @@ def test_the_table_has_a_line_for_each_length_and_the_plot_is_saved(run: Path) -
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_no_picture_is_drawn_through_a_link(run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "plots", ignore_errors=True)
+    (tmp_path / "other").mkdir()
+    (run / "plots").symlink_to(tmp_path / "other")
+    assert "plots is a link to" in refuse("evaluate", run, "--lengths", "4")
+    assert list((tmp_path / "other").iterdir()) == [] and not (run / "evaluation.json").exists()
+
+
 def test_lengths_are_the_test_lengths_of_the_task_unless_given(run: Path) -> None:
     config = run / "config.toml"
     text = config.read_text().replace(
