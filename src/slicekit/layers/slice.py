@@ -24,7 +24,7 @@ from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.initial_states import FirstInput, InitialState
 from slicekit.layers.parameters import OwnedTensors
 from slicekit.layers.slice_checks import check_input, check_started, warn_if_exploded
-from slicekit.layers.state import State, last_valid, nothing_after, prepend
+from slicekit.layers.state import State, last_valid, nothing_after, prepend, without_steps
 from slicekit.layers.stepping import quick_step
 from slicekit.layers.windowed import Places, open_window, places, run_windows
 from slicekit.paths import Tabulated, mask_past_end
@@ -264,8 +264,13 @@ class SLiCE(nn.Module):
                 opened = OpenWindow.empty(path, self.basis, self.flow.window)
             else:
                 states, last, opened = run_windows(self, path, hidden, opened, scan, steps)
-        elif increments.shape[1] == 0:
+        elif increments.shape[1] == 0 and not (scan is not None and scan.collective):
             states, last = nothing_after(hidden), hidden
+        elif increments.shape[1] == 0:  # other processes count on this one: a step of zero
+            still = _dense(increments).new_zeros(x.shape[0], 1, increments.shape[-1])
+            weights, driven = self.A(x.dtype), self._affine(still)
+            states, last = solve(self.structure, weights, still, hidden, self.flow, scan, driven)
+            states = without_steps(states)
         else:
             driven = self._affine(increments)
             weights = self.A(x.dtype)
@@ -275,6 +280,11 @@ class SLiCE(nn.Module):
         if skip:
             states = prepend(hidden, states)
         return states, self._final(x, last, state, lengths, opened)
+
+    @property
+    def halo(self) -> int:
+        """How many elements before a part it must have seen: one for a drive of differences."""
+        return 0 if self.drive.pointwise else 1
 
     def _increments(
         self, x: Tensor | Tabulated, state: State | None, skip: int

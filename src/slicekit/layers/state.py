@@ -95,8 +95,15 @@ def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:
 def nothing_after(hidden: Any) -> Any:
     """No states, of the kind of a hidden state (batch, dim) or `Projective`: (batch, 0, dim)."""
     if isinstance(hidden, Projective):
-        return Projective(hidden.direction[:, None][:, :0], hidden.log_norm[:, None][:, :0])
-    return hidden[:, None][:, :0]
+        return without_steps(Projective(hidden.direction[:, None], hidden.log_norm[:, None]))
+    return without_steps(hidden[:, None])
+
+
+def without_steps(states: Any) -> Any:
+    """None of some states (batch, length, dim) or `Projective` ones: (batch, 0, dim)."""
+    if isinstance(states, Projective):
+        return Projective(states.direction[:, :0], states.log_norm[:, :0])
+    return states[:, :0]
 
 
 def prepend(first: Any, states: Any) -> Any:

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from slicekit.checks import HALF, Lengths, check_floating, check_lengths, check_shape, concrete
 from slicekit.layers.state import State
+from slicekit.mixers.convolution import ShortConvolution
 from slicekit.paths import mask_past_end
+from slicekit.scans import Scan
 
 
 class Mixer(nn.Module, ABC):
@@ -22,11 +24,23 @@ class Mixer(nn.Module, ABC):
         channels: size of an input element.
         outputs: size of an output element.
         citations: keys of `slicekit.citations`.
+        scan: how the steps of its recurrence are run, where it is a linear one; None for the
+            fastest way that applies.
+        linear: whether all that it carries is the state of a recurrence that `scan` runs, and its
+            last `halo` inputs.
     """
 
     channels: int
     outputs: int
     citations: tuple[str, ...] = ()
+    scan: Scan | None = None
+    linear: bool = False
+
+    @property
+    def halo(self) -> int:
+        """How many elements before a part it must have seen, besides the state of its scan."""
+        taps = [x.size - 1 for x in self.modules() if isinstance(x, ShortConvolution)]
+        return max(taps, default=0)
 
     @abstractmethod
     def start(self, batch: int, like: Tensor) -> State:

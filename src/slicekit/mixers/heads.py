@@ -22,7 +22,7 @@ from slicekit.checks import check_positive
 from slicekit.layers.state import State
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.features import Features
-from slicekit.scans import Outer, propagate
+from slicekit.scans import Outer, Scan, propagate
 from slicekit.structures import Transition
 
 
@@ -42,12 +42,15 @@ class Steps:
     readout: Tensor
     each: int = 1
 
-    def run(self, hidden: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def run(
+        self, hidden: Tensor, lengths: Tensor | None = None, scan: Scan | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Take all steps.
 
         Args:
             hidden: H, (batch, heads, keys, values).
             lengths: (batch,) int64, elements that count; None for all.
+            scan: how, or None for the fastest way.
 
         Returns:
             (batch * heads, length, values), and H after the last element.
@@ -56,7 +59,7 @@ class Steps:
         if lengths is not None:
             lengths = (lengths * self.each).unsqueeze(1).expand(-1, heads).reshape(-1)
         read, last = propagate(
-            self.transitions, hidden.flatten(0, 1), self.inputs, self.readout, lengths=lengths
+            self.transitions, hidden.flatten(0, 1), self.inputs, self.readout, scan, lengths
         )
         return read[:, self.each - 1 :: self.each], last.unflatten(0, (batch, heads))
 
@@ -127,6 +130,7 @@ class MatrixMixer(Mixer):
     values: int
     features: Features
     arguments: dict[str, Any]
+    linear = True
 
     def build_output(self, width: int, output_gate: bool, eps: float) -> None:
         """The modules after the recurrence: norm, gate (or None) and output map."""
@@ -163,7 +167,7 @@ class MatrixMixer(Mixer):
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """The recurrence, then norm, gate and output map."""
         steps, carried = self.recurrence(x, state, lengths)
-        read, hidden = steps.run(state["hidden"], lengths)
+        read, hidden = steps.run(state["hidden"], lengths, self.scan)
         gate = None
         if self.output_gate is not None:
             gate = self.output_gate(x).unflatten(-1, (self.heads, -1))

@@ -46,6 +46,7 @@ class LRU(Mixer):
     """
 
     citations = ("orvieto2023lru",)
+    linear = True
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class LRU(Mixer):
             DiagonalTransition(transitions),
             complex_of(hidden, hidden),
             self.inputs(x, hidden),
+            scan=self.scan,
             lengths=lengths,
         )
         y = to_real(states, complex_of(self.readout, hidden)) + self.skip.to(hidden.dtype) * x

@@ -49,6 +49,7 @@ class Mamba(Mixer):
     """
 
     citations = ("gu2023mamba",)
+    linear = True
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Mamba(Mixer):
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Run x (batch, length, width) from a state."""
         inner, gate, window = self.drive(x, state, lengths)
-        y, hidden = self.ssm.recur(inner, state["hidden"], lengths)
+        y, hidden = self.ssm.recur(inner, state["hidden"], lengths, self.scan)
         y = y * functional.silu(gate.to(y.dtype))
         return self.out_map(y.to(x.dtype)), State({"hidden": hidden, "window": window})
 

@@ -74,6 +74,7 @@ class Mamba2(Mixer):
     """
 
     citations = ("dao2024mamba2",)
+    linear = True
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Mamba2(Mixer):
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Run x (batch, length, width) from a state."""
         driven = self.drive(x, state, lengths)
-        read, hidden = self.as_steps(driven).run(state["hidden"])
+        read, hidden = self.as_steps(driven).run(state["hidden"], scan=self.scan)
         y = unfold(read, self.heads)
         y = y + self.skip.to(y.dtype).unsqueeze(-1) * driven.values
         y = self.normalise(y.flatten(2), driven.gate)

@@ -88,6 +88,7 @@ class RWKV7(Mixer):
     """
 
     citations = ("peng2025rwkv7",)
+    linear = True
 
     def __init__(
         self,
@@ -143,6 +144,11 @@ class RWKV7(Mixer):
         self.output = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.output.weight)
 
+    @property
+    def halo(self) -> int:
+        """The previous element, which is mixed with each."""
+        return 1
+
     def start(self, batch: int, like: Tensor) -> State:
         """Zeros: the hidden state (batch, heads, head_dim, head_dim) and the previous element."""
         hidden = like.new_zeros(batch, self.heads, self.head_dim, self.head_dim)
@@ -151,7 +157,7 @@ class RWKV7(Mixer):
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Maps, recurrence, group norm, bonus, gate and output map."""
         driven, carried = self.drive(x, state, lengths)
-        read, hidden = self.steps(driven).run(state["hidden"], lengths)
+        read, hidden = self.steps(driven).run(state["hidden"], lengths, self.scan)
         y = self._normalised(unfold(read, self.heads).flatten(2)) + self._bonus(driven)
         y = self.output((y * driven.gate).to(self.output.weight.dtype))
         return y, State({"hidden": hidden, **carried})

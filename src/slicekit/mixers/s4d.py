@@ -104,6 +104,7 @@ class S4D(Mixer):
     """
 
     citations = ("gu2022s4d",)
+    linear = True
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class S4D(Mixer):
             complex_of(hidden, hidden),
             lengths,
             self.chunk,
+            self.scan,
         )
         y = y + self.skip.to(hidden.dtype) * driving
         if self.output_map is not None:

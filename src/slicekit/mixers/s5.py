@@ -54,6 +54,7 @@ class S5(Mixer):
     """
 
     citations = ("smith2023s5",)
+    linear = True
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class S5(Mixer):
             DiagonalTransition(transition.expand(*x.shape[:2], -1)),
             complex_of(hidden, hidden),
             to_complex(x, input_map),
+            scan=self.scan,
             lengths=lengths,
         )
         weight = 2 if self.conjugate else 1

@@ -26,7 +26,7 @@ from slicekit.layers.state import State
 from slicekit.mixers.arguments import check_policy, check_sizes, check_whole
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.discretisation import StepSizes
-from slicekit.scans import selective_scan
+from slicekit.scans import Scan, selective_scan
 
 STEP_WEIGHTS = ("random", "constant")
 
@@ -50,6 +50,7 @@ class S6(Mixer):
     """
 
     citations = ("gu2023mamba",)
+    linear = True
 
     def __init__(
         self,
@@ -101,16 +102,19 @@ class S6(Mixer):
         """A, (width, dim), negative."""
         return -self.log_rates.to(like.dtype).exp()
 
-    def recur(self, x: Tensor, hidden: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def recur(
+        self, x: Tensor, hidden: Tensor, lengths: Tensor | None, scan: Scan | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Outputs (batch, length, width) and last state of x (batch, length, width)."""
         steps, left, readout = self.select(x, hidden)
         driving = x.to(hidden.dtype)
-        y, last = selective_scan(steps, self.rates(hidden), driving, left, readout, hidden, lengths)
+        operands = (steps, self.rates(hidden), driving, left, readout, hidden)
+        y, last = selective_scan(*operands, lengths, scan)
         return y + self.skip.to(hidden.dtype) * driving, last
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """Run x (batch, length, width) from a state."""
-        y, last = self.recur(x, state["hidden"], lengths)
+        y, last = self.recur(x, state["hidden"], lengths, self.scan)
         return y, State({"hidden": last})
 
     def configuration(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from slicekit.dispatch import autocast_off
-from slicekit.scans import propagate
+from slicekit.paths import valid_mask
+from slicekit.scans import Scan, propagate
 from slicekit.structures import DiagonalTransition
 
 Found = tuple[Tensor, Tensor]
@@ -63,6 +64,7 @@ def by_chunks(
     hidden: Tensor,
     lengths: Tensor | None = None,
     chunk: int = 64,
+    scan: Scan | None = None,
 ) -> Found:
     """The same as `by_steps`, by chunks of C = chunk steps.
 
@@ -74,12 +76,13 @@ def by_chunks(
         hidden: h before the first step, (batch, width, states), complex.
         lengths: (batch,) int64, or None.
         chunk: steps in a chunk.
+        scan: how the states before the chunks are found, or None for the fastest way.
 
     Returns:
         y (batch, length, width), real, and the last state (batch, width, states).
     """
     batch, length = x.shape[:2]
-    if length == 1:
+    if length == 1 and scan is None:
         return by_steps(transition, gain, readout, x, hidden, lengths)
     size = min(chunk, length)
     powers = powers_of(transition, size)
@@ -87,14 +90,18 @@ def by_chunks(
     with autocast_off(x.device):
         chunks = _cut(x, size)
         driven = gain * _join(chunks @ parts.mT, batch, -(-length // size))
-        starts = _chunk_starts(powers[..., -1], hidden, driven[:, : length // size])
+        window, whole, rest = _unfinished(x, lengths, size)
+        tail = gain * _join(_cut(window, size) @ parts.mT, batch, 1)
+        moves = powers[..., -1].expand(batch, length // size, -1, -1)
+        driving = driven[:, : length // size]
+        if lengths is not None:  # only whole chunks move the state; the rest is in the tail
+            valid = valid_mask(whole, length // size)[..., None, None]
+            moves, driving = torch.where(valid, moves, 1.0), torch.where(valid, driving, 0.0)
+        moves = torch.cat([moves, powers.permute(2, 0, 1)[rest].unsqueeze(1)], 1)
+        starts, last = _chunk_starts(moves, hidden, torch.cat([driving, tail], 1), scan)
         kernel = _split((2 * readout * gain)[None, None]) @ parts
         before = _split(2 * readout * transition * starts[:, : driven.shape[1]])
         y = torch.baddbmm(chunks @ backward_toeplitz(kernel.squeeze(1)), before, parts)
-        window, whole, rest = _unfinished(x, lengths, size)
-        tail = gain * _join(_cut(window, size) @ parts.mT, batch, 1).squeeze(1)
-        start = starts[torch.arange(batch, device=x.device), whole]
-        last = powers.permute(2, 0, 1)[rest] * start + tail
     y = y.unflatten(1, tuple(driven.shape[:2])).permute(1, 2, 3, 0).flatten(1, 2)
     return y[:, :length], last
 
@@ -148,18 +155,25 @@ def _split(states: Tensor) -> Tensor:
     return torch.cat([states.real, -states.imag], -1).flatten(0, 1).transpose(0, 1)
 
 
-def _chunk_starts(transition: Tensor, hidden: Tensor, driven: Tensor) -> Tensor:
-    """The state before each whole chunk, and after the last: (batch, chunks + 1, width, states).
+def _chunk_starts(
+    moves: Tensor, hidden: Tensor, driven: Tensor, scan: Scan | None
+) -> tuple[Tensor, Tensor]:
+    """The states before each chunk, as many as chunks, and the last state (batch, width, states).
+
+    A first step that changes nothing brings out the state before the first chunk, which a scan of
+    several processes alone may know.
 
     Args:
-        transition: λ^C, (width, states).
+        moves: what each chunk multiplies by, (batch, chunks, width, states).
         hidden: (batch, width, states).
-        driven: what each chunk adds, (batch, chunks, width, states).
+        driven: what each chunk adds, as `moves`.
+        scan: how.
     """
-    batch, chunks = driven.shape[:2]
-    moves = transition.flatten().expand(batch, chunks, -1)
-    states, _ = propagate(DiagonalTransition(moves), hidden.flatten(1), driven.flatten(2))
-    return torch.cat([hidden.unsqueeze(1), states.unflatten(-1, tuple(transition.shape))], 1)
+    shape, pad = tuple(moves.shape[2:]), (0, 0, 0, 0, 1, 0)
+    moves, driven = functional.pad(moves, pad, value=1.0), functional.pad(driven, pad)
+    transitions = DiagonalTransition(moves.flatten(2))
+    states, last = propagate(transitions, hidden.flatten(1), driven.flatten(2), scan=scan)
+    return states[:, :-1].unflatten(-1, shape), last.unflatten(-1, shape)
 
 
 def _unfinished(x: Tensor, lengths: Tensor | None, size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -71,8 +71,8 @@ def selective_scan(
         initial_state: h_0, (batch, channels, dim).
         lengths: (batch,) integers; what is past the end changes nothing, and outputs there are 0.
         scan: None for the fastest that applies; `Native()` for the kernel, which gives first
-            derivatives only; `Recurrent()` for a plain loop that stores all states; any other for
-            the scan inside a chunk of time.
+            derivatives only; `Recurrent()` for a plain loop that stores all states; one of several
+            processes for their parts together; any other for the scan inside a chunk of time.
 
     Returns:
         y (batch, length, channels) in the dtype of the inputs, and the last state
@@ -124,6 +124,8 @@ def _run(
     operands: list[Tensor], lengths: Tensor | None, scan: Scan | None
 ) -> tuple[Tensor, Tensor]:
     inputs = operands[2]
+    if scan is not None and scan.collective:
+        return _run_together(operands, lengths, scan)
     if scan is None or isinstance(scan, Native):
         if native.suits(inputs):
             outputs, last, _ = SELECTIVE_SCAN((), (*operands, lengths))
@@ -140,6 +142,26 @@ def _run(
     if isinstance(scan, Recurrent):
         return _run_part(scan, *operands)
     return _run_chunks(operands, Chunked() if scan is None else scan)
+
+
+def _run_together(
+    operands: list[Tensor], lengths: Tensor | None, scan: Scan
+) -> tuple[Tensor, Tensor]:
+    """This process's part: from zero first, to learn where it starts, and then from there.
+
+    A part multiplies the state by exp(A Σ_t Δ_t). As two steps, of which the first changes nothing
+    and brings out the state before the part.
+    """
+    steps, rates, *_, state = operands
+    taken = steps if lengths is None else mask_past_end(steps, lengths)
+    decay = (taken.sum(1).unsqueeze(-1) * rates).exp().flatten(1)
+    driven = _run([*operands[:-1], torch.zeros_like(state)], lengths, None)[1].flatten(1)
+    moves = DiagonalTransition(torch.stack([torch.ones_like(decay), decay], 1))
+    inputs = torch.stack([torch.zeros_like(driven), driven], 1)
+    states, last = propagate(moves, state.flatten(1), inputs, scan=scan)
+    start = states[:, 0].unflatten(1, state.shape[1:])
+    outputs, _ = _run([*operands[:-1], start], lengths, None)
+    return outputs, last.unflatten(1, state.shape[1:])
 
 
 def _run_part(

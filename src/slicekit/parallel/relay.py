@@ -1,0 +1,190 @@
+"""States handed on from rank to rank: what works for any recurrence, also one that is not linear.
+
+Each rank waits for the state of the one before, runs its part, and sends its own state on; backward
+the gradients go the other way. One layer alone gains no time by it, only memory. In a stack, ranks
+work on different layers at once, and of n layers on R ranks all but R - 1 turns are busy.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from slicekit.parallel.ranks import Ranks
+from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.choice import fastest
+
+HEADER = 4096
+"""Bytes in which a rank says what its state looks like."""
+
+Named = dict[str, Tensor]
+
+
+def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named | None]:
+    """The state that a rank's part starts from.
+
+    Args:
+        ranks: that hold the parts, in order.
+        x: what the part is computed from. It is given back, and must be used instead: so every rank
+            takes part in the way back, also one that has no use for the state.
+        state: of the first rank; others receive theirs.
+
+    Returns:
+        x, and on the first rank the state that was given.
+    """
+    if ranks.first:
+        return x, state
+    blank = torch.empty(HEADER, dtype=torch.uint8)
+    told = ranks.receive("a state", blank, ranks.rank - 1).numpy()
+    described = json.loads(bytes(told).rstrip(b"\0").decode())
+    tensors = []
+    for dtype, shape in described.values():
+        blank = torch.empty(shape, dtype=getattr(torch, dtype))
+        tensors.append(ranks.receive("a state", blank, ranks.rank - 1).to(x.device))
+    taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
+    found: Any = _Enter.apply(ranks, taped, x, *tensors)
+    return found[0], dict(zip(described, found[1:], strict=True))
+
+
+def leave(ranks: Ranks, y: Tensor, state: Named) -> Tensor:
+    """Send a rank's last state to the next; y is given back, and must be used.
+
+    Args:
+        ranks: that hold the parts, in order.
+        y: the outputs of this rank's part.
+        state: after it.
+    """
+    if ranks.last:
+        return y
+    described = {
+        name: [str(x.dtype).removeprefix("torch."), [*x.shape]] for name, x in state.items()
+    }
+    told = json.dumps(described).encode()
+    if len(told) > HEADER:
+        raise ValueError(f"a state of {len(state)} tensors is more than can be handed on")
+    padded = torch.zeros(HEADER, dtype=torch.uint8)
+    padded[: len(told)] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+    ranks.send("a state", padded, ranks.rank + 1)
+    tensors = tuple(state.values())
+    for x in tensors:
+        ranks.send("a state", x.detach().cpu(), ranks.rank + 1)
+    taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
+    found: Any = _Leave.apply(ranks, y, taped, *tensors)
+    return found
+
+
+def from_last(ranks: Ranks, y: Tensor, state: Named) -> tuple[Tensor, Named]:
+    """Outputs as they are, and the last rank's state on all ranks, by one collective a tensor."""
+    found: Any = _FromLast.apply(ranks, y, *state.values())
+    return found[0], dict(zip(state, found[1:], strict=True))
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, ranks: Ranks, taped: Tensor, x: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.ranks, ctx.floating = ranks, [_floating(t) for t in tensors]
+        received = tuple(t.clone() for t in tensors)
+        ctx.mark_non_differentiable(*(t for t in received if not _floating(t)))
+        return x.view_as(x), *received
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
+        in_x, *in_tensors = gradients
+        for gradient, floating in zip(in_tensors, ctx.floating, strict=True):
+            if floating:
+                ctx.ranks.send("the gradient of a state", gradient.cpu(), ctx.ranks.rank - 1)
+        return (None, None, in_x, *(None for _ in in_tensors))
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ranks: Ranks, y: Tensor, taped: Tensor, *tensors: Tensor) -> Tensor:
+        ctx.ranks = ranks
+        ctx.like = [torch.empty(x.shape, dtype=x.dtype) if _floating(x) else None for x in tensors]
+        ctx.devices = [x.device for x in tensors]
+        return y.view_as(y)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
+        ranks: Ranks = ctx.ranks
+        found = [
+            None
+            if like is None
+            else ranks.receive("the gradient of a state", like, ranks.rank + 1).to(device)
+            for like, device in zip(ctx.like, ctx.devices, strict=True)
+        ]
+        return (None, gradients[0], None, *found)
+
+
+class _FromLast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ranks: Ranks, y: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.ranks, ctx.floating = ranks, [_floating(x) for x in tensors]
+        told = [ranks.gather("the last state", x)[-1].clone() for x in tensors]
+        ctx.mark_non_differentiable(
+            *(x for x, floating in zip(told, ctx.floating, strict=True) if not floating)
+        )
+        return (y.view_as(y), *told)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
+        ranks: Ranks = ctx.ranks
+        found: list[Tensor | None] = []
+        for gradient, floating in zip(gradients[1:], ctx.floating, strict=True):
+            total = ranks.add_up("the gradient of the last state", gradient) if floating else None
+            found.append(total if ranks.last or total is None else torch.zeros_like(total))
+        return (None, gradients[0], *found)
+
+
+def _floating(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
+
+
+@dataclass(frozen=True)
+class Relay(Scan):
+    """Each rank waits for the state of the one before: any transitions, no gain in time.
+
+    It is called as `Sharded` is, and gives what it gives. A state is sent once in each direction,
+    and nothing is computed twice.
+
+    Args:
+        group: a process group of torch, or None for all ranks.
+        inner: the scan of a shard, or None for the fastest that applies.
+    """
+
+    group: Any = None
+    inner: Scan | None = None
+    collective: ClassVar[bool] = True
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        """Wait, run this rank's steps, and hand on.
+
+        Raises:
+            LostRank: if a rank does not answer.
+        """
+        ranks, scan = Ranks(self.group), self.inner or fastest(recurrence)
+        state = recurrence.state
+        taped = torch.is_grad_enabled()
+        ranks.agree("a recurrence", state=list(state.shape), dtype=str(state.dtype), gradient=taped)
+        given = {"state": state}
+        if recurrence.log_norm is not None:
+            given["log_norm"] = recurrence.log_norm
+        _, own = enter(ranks, state, given)
+        assert own is not None
+        found = scan.run(replace(recurrence, state=own["state"], log_norm=own.get("log_norm")))
+        last = {"state": found.last}
+        if found.last_log_norm is not None:
+            last["log_norm"] = found.last_log_norm
+        outputs = leave(ranks, found.outputs, last)
+        outputs, last = from_last(ranks, outputs, last)
+        return replace(
+            found, outputs=outputs, last=last["state"], last_log_norm=last.get("log_norm")
+        )
