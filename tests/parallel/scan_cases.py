@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from slicekit import BlockDiagonal, Dense, Outer, Projective, Tabulated, solve
-from slicekit.parallel import Sharded
+from slicekit.parallel import Relay, Sharded
 from slicekit.scans import Scan
 from tests.market import STRUCTURES
 from tests.scans.problems import Problem, Setting, with_gradients
@@ -77,7 +77,7 @@ def _weighed(
     problem: Problem, part: slice, flow: Any, scan: Scan, whole: dict[str, Tensor], count: int
 ) -> dict[str, float]:
     """The same functional as `with_gradients`, of which each rank counts its own steps."""
-    assert isinstance(scan, Sharded)
+    assert isinstance(scan, Sharded | Relay)
     trained = {
         k: x.detach().clone().requires_grad_()
         for k, x in problem.leaves.items()

@@ -83,6 +83,13 @@ def train_command(
     trust: Trust = False,
     device: Device = None,
     threads: Threads = None,
+    parallel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="data=N,sequence=N",
+            help="What the processes of torchrun share out: batches, and parts of sequences.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     *,
     training: dict[str, Any],
@@ -103,6 +110,7 @@ def train_command(
       slicekit train SelfRegulationSCP1 --task-option splits=legacy   series of an archive
       slicekit train a5 --device cuda
       torchrun --nproc-per-node 2 -m slicekit train a5
+      torchrun --nproc-per-node 4 -m slicekit train a5 --parallel data=2,sequence=2
 
     A setting that is not given comes from --config, and else from the model's recipe for the task
     (see: slicekit models --task a5). The run's folder holds config.toml, which repeats the run,
@@ -128,6 +136,7 @@ def train_command(
         "out": None if out is None else str(out),
         "device": device,
         "threads": threads,
+        "parallel": parallel,
         "resume": resume or None,
         "quiet": quiet or None,
         "task_options": _options(task_option),

@@ -14,6 +14,7 @@ from slicekit.layers import SequenceModel
 from slicekit.suggestions import unknown
 from slicekit.tasks import Task
 from slicekit.training import RunFolder
+from slicekit.training.processes import Parallel
 from slicekit.training.rules import Flag, Rule, Whole
 from slicekit.training.settings import NONE, RULES, Settings, with_growth
 
@@ -40,6 +41,11 @@ def _training(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
+def _parallel(name: str, value: Any) -> str:
+    Parallel.parse(_text(name, value))
+    return value
+
+
 KEYS: dict[str, Rule] = {
     "task": _text,
     "model": _text,
@@ -48,6 +54,7 @@ KEYS: dict[str, Rule] = {
     "length": Whole(1),
     "device": _text,
     "threads": Whole(1),
+    "parallel": _parallel,
     "out": _text,
     "resume": Flag(),
     "quiet": Flag(),
@@ -189,6 +196,7 @@ class Choice:
         settings: of the training.
         device: where to train, or None for the CPU.
         threads: how many; None is one, or what OMP_NUM_THREADS says.
+        parallel: what several processes share out, in words, or None for the batch alone.
     """
 
     task_name: str
@@ -200,6 +208,7 @@ class Choice:
     settings: Settings
     device: str | None
     threads: int | None
+    parallel: str | None = None
 
     def build(self) -> SequenceModel:
         """The model, untrained."""
@@ -220,6 +229,7 @@ class Choice:
             "layers": self.layers,
             "device": self.device,
             "threads": self.threads,
+            "parallel": self.parallel,
             OPTIONS: self.task_options or None,
         }
         return {name: x for name, x in everything.items() if x is not None}
@@ -242,7 +252,7 @@ def resolve(table: Mapping[str, Any]) -> Choice:
     recipe, given = table.get("recipe", catalogue.FAST), table.get(TRAINING, {})
     own = catalogue.settings(model, task, recipe).as_table()
     settings = Settings.from_table(_with_lengths(own | given, given, length, task))
-    place = table.get("device"), table.get("threads")
+    place = table.get("device"), table.get("threads"), table.get("parallel")
     return Choice(name, options, task, model, recipe, table.get("layers"), settings, *place)
 
 

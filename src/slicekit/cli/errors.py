@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from slicekit.cli import display
+from slicekit.parallel.failures import LostRank
 from slicekit.training.checkpoints import DamagedCheckpoint
 from slicekit.training.processes import is_first
 from slicekit.training.reports import Diverged
@@ -76,7 +77,9 @@ def one_line(command: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DamagedCheckpoint, Diverged) as error:
+    except (DamagedCheckpoint, Diverged, LostRank) as error:
+        if isinstance(error, LostRank) and not is_first():  # the first may be the one that is lost
+            print(f"slicekit {command}, another process: {_joined(str(error))}", file=sys.stderr)
         raise Failed(f"slicekit {command}: {error}") from error
     except BrokenPipeError:
         raise

@@ -25,8 +25,9 @@ from slicekit.cli.configuration import (
 from slicekit.cli.errors import one_line
 from slicekit.cli.progress import watcher
 from slicekit.devices import find_device
+from slicekit.parallel.failures import LostRank
 from slicekit.training import InUse, Result, RunFolder, is_first, plots, read_run, train
-from slicekit.training.processes import joined, own_device
+from slicekit.training.processes import Parallel, joined, own_device
 
 RUNS = Path("runs")
 INTERRUPTED = 130
@@ -77,8 +78,8 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
         trust: whether code that a run's configuration names may run.
     """
     resume, quiet = table.get("resume", False), table.get("quiet", False)
-    device = _device(table)
-    with joined(device) as processes:
+    device, parallel = _device(table), _parallel(table)
+    with joined(device, parallel) as processes:
         if resume:
             folder = _run_to_resume(table)
             choice = _unchanged(folder, table, trust)
@@ -88,7 +89,7 @@ def _start(table: Mapping[str, Any], trust: bool) -> None:
             folder = processes.first(lambda: _new_folder(table.get("out"), choice))
         threads.use(choice.threads)
         with _gone_if_unused(folder):
-            result = _train(choice, folder, device, resume, quiet)
+            result = _train(choice, folder, device, parallel, resume, quiet)
     if is_first():
         _summarise(result, choice, quiet)
         plots.curves_if_possible(read_run(folder))
@@ -100,6 +101,14 @@ def _device(table: Mapping[str, Any]) -> torch.device:
     if told is None and table.get("resume", False):
         told = read_run_config(RunFolder(_run_to_resume(table))).get("device")
     return own_device(find_device(told))
+
+
+def _parallel(table: Mapping[str, Any]) -> Parallel | None:
+    """What processes share out, as the user says or else as the run to resume did."""
+    told = table.get("parallel")
+    if told is None and table.get("resume", False):
+        told = read_run_config(RunFolder(_run_to_resume(table))).get("parallel")
+    return None if told is None else Parallel.parse(told)
 
 
 @contextmanager
@@ -205,7 +214,14 @@ def _plain(choice: Choice) -> dict[str, Any]:
     return told | {x.name: getattr(choice.settings, x.name) for x in fields(choice.settings)}
 
 
-def _train(choice: Choice, folder: Path, device: torch.device, resume: bool, quiet: bool) -> Result:
+def _train(
+    choice: Choice,
+    folder: Path,
+    device: torch.device,
+    parallel: Parallel | None,
+    resume: bool,
+    quiet: bool,
+) -> Result:
     model, settings = choice.build(), choice.settings
     console = display.console(quiet=quiet or not is_first())
     count = sum(x.numel() for x in model.parameters())
@@ -224,6 +240,7 @@ def _train(choice: Choice, folder: Path, device: torch.device, resume: bool, qui
                 folder=folder,
                 resume=resume,
                 device=device,
+                parallel=parallel,
                 watch=watch,
                 describe=None if resume else choice.describe(),
             )
@@ -234,6 +251,8 @@ def _train(choice: Choice, folder: Path, device: torch.device, resume: bool, qui
         raise typer.Exit(INTERRUPTED) from None
     except (BrokenPipeError, FileExistsError, InUse):
         raise
+    except LostRank as error:
+        raise LostRank(f"{error}. {_left_behind(folder, choice.task_name)}") from error
     except OSError as error:
         raise OSError(f"{error}. {_left_behind(folder, choice.task_name)}") from error
 

@@ -13,7 +13,8 @@ Hooks do it while the model is called, so that its parts, its parameters and its
 what they are.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -64,6 +65,23 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
         ValueError: if the mesh has no such dimension, or a layer changes the length (`LogODE`) or
             takes statistics over positions (`BatchNorm`).
     """
+    _attach(model, mesh)
+    return model
+
+
+@contextmanager
+def while_sharded(model: nn.Module, mesh: Any) -> Iterator[None]:
+    """As `shard`, while the context lasts."""
+    handles = _attach(model, mesh)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _attach(model: nn.Module, mesh: Any) -> list[Any]:
+    """The hooks of a model's layers and its own."""
     ranks = Ranks(_group(mesh))
     mixers = list(_mixers(model))
     for name, module in model.named_modules():
@@ -79,14 +97,19 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
             )
     if not mixers:
         raise ValueError(f"model: {type(model).__name__} has no SLiCE and no mixer to be sharded")
+    handles: list[Any] = []
     for mixer in mixers:
         part = _Linear(ranks) if _is_linear(mixer) else _Handed(ranks)
-        mixer.register_forward_pre_hook(part.before, with_kwargs=True)
-        mixer.register_forward_hook(part.after, with_kwargs=True, always_call=True)
+        handles += [
+            mixer.register_forward_pre_hook(part.before, with_kwargs=True),
+            mixer.register_forward_hook(part.after, with_kwargs=True, always_call=True),
+        ]
     whole = _Whole(ranks)
-    model.register_forward_pre_hook(whole.before, with_kwargs=True, prepend=True)
-    model.register_forward_hook(whole.after, with_kwargs=True, always_call=True)
-    return model
+    return [
+        *handles,
+        model.register_forward_pre_hook(whole.before, with_kwargs=True, prepend=True),
+        model.register_forward_hook(whole.after, with_kwargs=True, always_call=True),
+    ]
 
 
 def part(mesh: Any, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -229,12 +252,21 @@ def _started(layer: SLiCE, x: Any, previous: Tensor | None) -> State:
     """A state under which no element is special."""
     real = next(iter(layer.A.floating())).dtype
     hidden = torch.zeros(x.shape[0], layer.structure.dim, dtype=real, device=x.device)
-    tensors = {"hidden": hidden}
+    tensors = {"hidden": hidden + _nothing_of_start(layer)}
     if layer.projective:
         tensors["log_norm"] = hidden[:, 0]
     if previous is not None:
         tensors["previous"] = previous
     return State(tensors)
+
+
+def _nothing_of_start(layer: SLiCE) -> Tensor:
+    """Zero, made of what only the first rank's state starts from.
+
+    So its parameters have a gradient on every rank, zero on these: engines that spread parameters
+    expect one.
+    """
+    return 0 * torch.stack([x.sum() for x in layer.start.floating()]).sum()
 
 
 class _Handed:
@@ -253,6 +285,8 @@ class _Handed:
             table, tensors = enter(self.ranks, call.x.table, given)
             call.x = Tabulated(table, call.x.index)
         self.wanted.append(call.return_state)
+        if tensors is not None and isinstance(module, SLiCE) and not self.ranks.first:
+            tensors["hidden"] = tensors["hidden"] + _nothing_of_start(module)
         return call.with_state(None if tensors is None else State(tensors))
 
     def after(self, module: Any, arguments: Any, named: Any, found: Any) -> Any:

@@ -6,23 +6,18 @@ message is one collective. Its time limit is that of the group: `init_process_gr
 """
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-T = TypeVar("T")
+from slicekit.parallel.failures import LostRank
 
 PATIENCE = 60
 """Seconds that a rank waits for the others to say what they are about to send."""
-
-
-class LostRank(RuntimeError):
-    """A rank of the group did not answer: it has died, or does something else."""
 
 
 class Ranks:
@@ -84,6 +79,10 @@ class Ranks:
             raise ValueError(f"ranks disagree on {subject}: {each}")
         self._agreed.known.add(told)
 
+    def named(self, subject: str) -> "_named":
+        """A context in which errors of torch.distributed say what was going on."""
+        return _named(subject)
+
     def gather(self, subject: str, x: Tensor) -> list[Tensor]:
         """The tensors of all ranks, by one collective.
 
@@ -109,6 +108,14 @@ class Ranks:
             with _named(subject):
                 dist.all_reduce(total, group=self.group)
         return total
+
+    def from_last(self, subject: str, x: Tensor) -> Tensor:
+        """What the last rank has; others give a tensor of the same shape."""
+        x = x.detach().clone(memory_format=torch.contiguous_format)
+        if self.count > 1:
+            with _named(subject):
+                dist.broadcast(x, group=self.group, group_src=self.count - 1)
+        return x
 
     def send(self, subject: str, x: Tensor, to: int) -> None:
         """Send a tensor to one rank, which must receive it."""
@@ -156,9 +163,3 @@ def _shown(told: str) -> str:
     if facts.pop("subject", None) is None:
         return told
     return ", ".join(f"{name}={value}" for name, value in facts.items())
-
-
-def rescued(action: Callable[[], T], subject: str) -> T:
-    """The result of an action of torch.distributed, with errors named."""
-    with _named(subject):
-        return action()

@@ -37,9 +37,8 @@ def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named |
     """
     if ranks.first:
         return x, state
-    blank = torch.empty(HEADER, dtype=torch.uint8)
-    told = ranks.receive("a state", blank, ranks.rank - 1).numpy()
-    described = json.loads(bytes(told).rstrip(b"\0").decode())
+    told = torch.empty(HEADER, dtype=torch.uint8)
+    described = _described(ranks.receive("a state", told, ranks.rank - 1))
     tensors = []
     for dtype, shape in described.values():
         blank = torch.empty(shape, dtype=getattr(torch, dtype))
@@ -59,15 +58,7 @@ def leave(ranks: Ranks, y: Tensor, state: Named) -> Tensor:
     """
     if ranks.last:
         return y
-    described = {
-        name: [str(x.dtype).removeprefix("torch."), [*x.shape]] for name, x in state.items()
-    }
-    told = json.dumps(described).encode()
-    if len(told) > HEADER:
-        raise ValueError(f"a state of {len(state)} tensors is more than can be handed on")
-    padded = torch.zeros(HEADER, dtype=torch.uint8)
-    padded[: len(told)] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
-    ranks.send("a state", padded, ranks.rank + 1)
+    ranks.send("a state", _header(state), ranks.rank + 1)
     tensors = tuple(state.values())
     for x in tensors:
         ranks.send("a state", x.detach().cpu(), ranks.rank + 1)
@@ -76,8 +67,37 @@ def leave(ranks: Ranks, y: Tensor, state: Named) -> Tensor:
     return found
 
 
+def _header(state: Named) -> Tensor:
+    """What a state looks like, in bytes."""
+    kinds = {name: [str(x.dtype).removeprefix("torch."), [*x.shape]] for name, x in state.items()}
+    told = json.dumps(kinds).encode()
+    if len(told) > HEADER:
+        raise ValueError(f"a state of {len(state)} tensors is more than can be handed on")
+    padded = torch.zeros(HEADER, dtype=torch.uint8)
+    padded[: len(told)] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+    return padded
+
+
+def _described(header: Tensor) -> dict[str, Any]:
+    """Dtypes and shapes of a state's tensors, by name."""
+    return json.loads(bytes(header.numpy()).rstrip(b"\0").decode())
+
+
+def _alike(ranks: Ranks, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The last rank's tensors there, and room for them elsewhere."""
+    own = _header({str(place): x for place, x in enumerate(tensors)})
+    described = _described(ranks.from_last("the last state", own)).values()
+    if ranks.last:
+        return list(tensors)
+    pairs = zip(described, tensors, strict=True)
+    return [x.new_empty(shape, dtype=getattr(torch, dtype)) for (dtype, shape), x in pairs]
+
+
 def from_last(ranks: Ranks, y: Tensor, state: Named) -> tuple[Tensor, Named]:
-    """Outputs as they are, and the last rank's state on all ranks, by one collective a tensor."""
+    """Outputs as they are, and the last rank's state on all ranks.
+
+    A collective for each tensor, and one before them that says what they look like.
+    """
     found: Any = _FromLast.apply(ranks, y, *state.values())
     return found[0], dict(zip(state, found[1:], strict=True))
 
@@ -127,7 +147,7 @@ class _FromLast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, ranks: Ranks, y: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.ranks, ctx.floating = ranks, [_floating(x) for x in tensors]
-        told = [ranks.gather("the last state", x)[-1].clone() for x in tensors]
+        told = [ranks.from_last("the last state", x) for x in _alike(ranks, tensors)]
         ctx.mark_non_differentiable(
             *(x for x, floating in zip(told, ctx.floating, strict=True) if not floating)
         )
@@ -140,7 +160,7 @@ class _FromLast(torch.autograd.Function):
         found: list[Tensor | None] = []
         for gradient, floating in zip(gradients[1:], ctx.floating, strict=True):
             total = ranks.add_up("the gradient of the last state", gradient) if floating else None
-            found.append(total if ranks.last or total is None else torch.zeros_like(total))
+            found.append(total if ranks.last else None)
         return (None, gradients[0], *found)
 
 

@@ -15,6 +15,9 @@ from slicekit.training.objective import Labels, cross_entropy, is_right
 from slicekit.training.rules import Whole
 from slicekit.training.seeds import derived_seed
 
+PART = 4096
+"""How many positions of a sequence are run at a time, where a model carries a state."""
+
 POSITIONS = 2**17
 """About how many positions go through the model at once: logits of that many must fit in memory."""
 
@@ -70,7 +73,7 @@ def evaluate(
     *,
     sequences: int = 32,
     seed: int = 0,
-    part: int = 4096,
+    part: int = PART,
 ) -> list[Score]:
     """The accuracy of a model at each of some lengths, or on all of a finite test set.
 
@@ -142,7 +145,7 @@ def _score_of(found: Tally, length: int, sequences: int) -> Score:
     return Score(length, sequences, overall, last)
 
 
-def tally(model: nn.Module, batch: Batch, part: int = 4096) -> Tally:
+def tally(model: nn.Module, batch: Batch, part: int = PART) -> Tally:
     """Count what a model gets right in a batch, in evaluation mode and without gradients.
 
     Args:

@@ -50,6 +50,11 @@ class Objective:
                 f"penalty={settings.penalty}, but {type(model).__name__} has no method "
                 "regularisation(); set penalty=0"
             )
+        if processes.sequence > 1 and (settings.growth or settings.isometry):
+            raise ValueError(
+                f"growth={settings.growth}, isometry={settings.isometry} with sequence="
+                f"{processes.sequence}: states are looked at along whole sequences; set both to 0"
+            )
         self._model, self._settings, self._processes = model, settings, processes
         self._device = device_of(model)
         head = head_of(model) if settings.consistency else None
@@ -101,22 +106,20 @@ class Objective:
             total = total + self._settings.consistency * accuracy**4 * apart
         total.backward()
         total = total.detach()
-        if extra is not None and self._own(extra).inputs.shape[0]:
+        if extra is not None and self._processes.own(extra).inputs.shape[0]:
             entropy_of_extra, _, _ = self._run(extra)
             entropy_of_extra.backward()
             total = total + entropy_of_extra.detach()
         return torch.stack([total, entropy.detach(), right.to(total.dtype), apart.detach()])
-
-    def _own(self, joint: Batch) -> Batch:
-        """This process's sequences."""
-        return joint.part(self._processes.rows(joint.inputs.shape[0]))
 
     def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
         """Mean cross-entropy and share of right answers, each this process's part of it."""
         count = int(joint.supervised.sum())
         if count == 0:
             raise ValueError("the task drew a batch without a supervised position")
-        own = self._own(joint)
+        if joint.is_series:
+            count *= self._processes.sequence  # each part's process has the answers to the whole
+        own = self._processes.own(joint)
         labels = Labels.of(own, self._device)
         chosen = labels.select(self._logits(own))
         right = is_right(chosen, labels.targets).sum()
@@ -124,8 +127,9 @@ class Objective:
 
     def _logits(self, own: Batch) -> Tensor:
         """The model's answer, (batch, positions, outputs), without the cost of much padding."""
-        listening = self._captured is not None or self._layers is not None
-        if listening or not own.is_series or not _mostly_padding(own):
+        together = self._captured is not None or self._layers is not None
+        together = together or self._processes.sequence > 1
+        if together or not own.is_series or not _mostly_padding(own):
             return self._call(own)
         groups = alike(own.lengths)
         answers = torch.cat([self._call(own.part(rows).cut()) for rows in groups])

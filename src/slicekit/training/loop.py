@@ -14,7 +14,7 @@ from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.evaluation import as_task, device_of
 from slicekit.training.folder import RunFolder
 from slicekit.training.memory import keep_freed_memory
-from slicekit.training.processes import joined, own_device
+from slicekit.training.processes import Parallel, joined, own_device
 from slicekit.training.randomness import own_randomness
 from slicekit.training.reports import Diverged, Report, Result, Watcher
 from slicekit.training.settings import Settings
@@ -29,6 +29,7 @@ def train(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     device: Device | None = None,
+    parallel: Parallel | None = None,
     watch: Watcher | None = None,
     describe: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -48,6 +49,8 @@ def train(
         resume: whether to go on with the run in the folder; one that is not there is started.
         device: where to train, "cpu", "cuda" or "mps"; the model is moved there. None is where it
             is.
+        parallel: what the processes of `torchrun` share out: the sequences of a batch by default,
+            or parts of sequences too.
         watch: is told of every step, validation and the end.
         describe: plain data for config.toml besides the settings, such as the names of task and
             model.
@@ -62,6 +65,7 @@ def train(
             results but no checkpoint, or there is no such device.
         DamagedCheckpoint: if the run's last checkpoint is damaged.
         Diverged: if loss or gradient are no longer finite.
+        slicekit.parallel.LostRank: if another process has died.
         OSError: if a file can't be written; the message names it.
 
     Example:
@@ -85,7 +89,7 @@ def train(
     place = None if folder is None else RunFolder(folder)
     if device.type == "cpu":
         keep_freed_memory()
-    with joined(device) as processes:
+    with joined(device, parallel) as processes:
         chosen = processes.first(lambda: _settings(place, settings, resume))
         listener = watch if watch is not None and processes.rank == 0 else Watcher()
         with own_randomness(device, chosen.seed, processes.rank), ExitStack() as held:

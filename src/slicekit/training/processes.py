@@ -1,7 +1,7 @@
 """One process, or several that `torchrun` started, which share out every batch.
 
-All processes draw the same joint batch and take their own sequences of it. What they compute is
-added up, so that several processes do what one would do alone.
+All processes draw the same joint batch and take their own sequences of it, or their own part of
+these. What they compute is added up, so that several processes do what one would do alone.
 """
 
 import atexit
@@ -9,17 +9,82 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from slicekit.tasks.base import Batch
 
 T = TypeVar("T")
+
+LIMIT = timedelta(minutes=10)
+"""How long a process waits for the others; one that has died is noticed at once."""
 
 PARTING = 0.2
 """Seconds before a process of several ends. A thread of gloo lets go of the last message only after
 everyone has it, and needs the interpreter for that: without one, it aborts the process."""
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """What several processes share out.
+
+    Args:
+        data: into how many shares the sequences of a batch go; None for as many as there are
+            processes for.
+        sequence: into how many parts each sequence is cut; a model then runs as
+            `slicekit.parallel.shard` lets it.
+
+    Raises:
+        TypeError, ValueError: if a number is not whole, or below 1.
+
+    Example:
+        >>> Parallel.parse("data=2,sequence=3").processes
+        6
+    """
+
+    data: int | None = None
+    sequence: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("data", "sequence"):
+            value = getattr(self, name)
+            if value is None and name == "data":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name}={value!r}; expected a whole number")
+            if value < 1:
+                raise ValueError(f"{name}={value}; expected at least 1")
+
+    @property
+    def processes(self) -> int:
+        """How many it takes, at least."""
+        return (self.data or 1) * self.sequence
+
+    @classmethod
+    def parse(cls, text: str) -> "Parallel":
+        """From words such as "data=2,sequence=2".
+
+        Raises:
+            ValueError: if they are others.
+        """
+        found: dict[str, int] = {}
+        for pair in text.split(","):
+            name, equals, number = (word.strip() for word in pair.partition("="))
+            known = name in ("data", "sequence") and name not in found
+            if not (known and equals and number.isdecimal()):
+                raise ValueError(
+                    f"parallel={text!r}; expected data=N, sequence=N or both, as in "
+                    "data=2,sequence=2"
+                )
+            found[name] = int(number)
+        return cls(**found)
 
 
 class Processes:
@@ -29,10 +94,30 @@ class Processes:
     """The number of this process; the first one, 0, writes the run folder."""
     count = 1
     """How many there are."""
+    sequence = 1
+    """Into how many parts each sequence is cut; neighbours in number have parts of the same."""
+
+    @property
+    def shares(self) -> int:
+        """Into how many shares the sequences of a batch go."""
+        return self.count // self.sequence
 
     def rows(self, batch: int) -> slice:
         """Which sequences of a joint batch are this process's."""
-        return slice(self.rank * batch // self.count, (self.rank + 1) * batch // self.count)
+        share = self.rank // self.sequence
+        return slice(share * batch // self.shares, (share + 1) * batch // self.shares)
+
+    def cut_for(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Let a model run on parts of sequences, if they are cut, while the context lasts."""
+        return nullcontext()
+
+    def own(self, joint: Batch) -> Batch:
+        """This process's sequences of a joint batch, or its part of them.
+
+        Raises:
+            ValueError: if they are too short to be cut.
+        """
+        return joint.part(self.rows(len(joint.lengths)))
 
     def add_up(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum over all processes."""
@@ -58,19 +143,50 @@ class Processes:
 class TogetherProcesses(Processes):
     """The processes of `torch.distributed`'s default group, which must be there."""
 
-    def __init__(self) -> None:
+    def __init__(self, parallel: Parallel | None = None) -> None:
         """Ask for the group's size and this process's place in it."""
         import torch.distributed as dist
 
-        self._dist = dist
-        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        from slicekit.parallel.ranks import Ranks
+
+        self._dist, self._ranks = dist, Ranks()
+        self.rank, self.count = self._ranks.rank, self._ranks.count
+        self.sequence = 1 if parallel is None else parallel.sequence
+
+    @cached_property
+    def mesh(self) -> Any:
+        """The processes as a mesh of shares and parts."""
+        from torch.distributed.device_mesh import init_device_mesh
+
+        names, kind = ("data", "sequence"), "cuda" if torch.cuda.is_available() else "cpu"
+        return init_device_mesh(kind, (self.shares, self.sequence), mesh_dim_names=names)
+
+    def cut_for(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Give the model its hooks."""
+        from slicekit.parallel.models import while_sharded
+
+        return nullcontext() if self.sequence == 1 else while_sharded(model, self.mesh)
+
+    def own(self, joint: Batch) -> Batch:
+        """This process's sequences, or its part of them."""
+        from slicekit.parallel.models import place
+
+        share = super().own(joint)
+        if self.sequence == 1:
+            return share
+        width = joint.inputs.shape[1]
+        start, stop = place(width, self.rank % self.sequence, self.sequence)
+        lengths = (share.lengths - start).clamp(0, stop - start)
+        if joint.is_series:
+            return Batch(share.inputs[:, start:stop], share.targets, share.supervised, lengths)
+        columns = (x[:, start:stop] for x in (share.inputs, share.targets, share.supervised))
+        return Batch(*columns, lengths)
 
     def add_up(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum; those of one dtype travel together."""
         for dtype in dict.fromkeys(x.dtype for x in tensors):
             alike = [x for x in tensors if x.dtype == dtype]
-            joined = torch.cat([x.reshape(-1) for x in alike])
-            self._dist.all_reduce(joined)
+            joined = self._ranks.add_up("a sum", torch.cat([x.reshape(-1) for x in alike]))
             parts = joined.split([x.numel() for x in alike])
             for x, part in zip(alike, parts, strict=True):
                 x.copy_(part.view_as(x))
@@ -79,14 +195,13 @@ class TogetherProcesses(Processes):
         """Replace each tensor by that of the first process."""
         for x in tensors:
             held = x.detach().contiguous()
-            self._dist.broadcast(held, src=0)
+            with self._ranks.named("the first weights"):
+                self._dist.broadcast(held, src=0)
             x.detach().copy_(held)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all processes."""
-        found = [torch.empty_like(tensor) for _ in range(self.count)]
-        self._dist.all_gather(found, tensor)
-        return found
+        return self._ranks.gather("what each process has", tensor)
 
     def first(self, action: Callable[[], T]) -> T:
         """Let the first process act."""
@@ -98,7 +213,8 @@ class TogetherProcesses(Processes):
             except Exception as error:
                 failure = error
                 told[0] = f"{type(error).__name__}: {error}"
-        self._dist.broadcast_object_list(told, src=0)
+        with self._ranks.named("what the first process did"):
+            self._dist.broadcast_object_list(told, src=0)
         if failure is not None:
             raise failure
         if told[0] is not None:
@@ -124,7 +240,7 @@ def is_first() -> bool:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
+def joined(device: torch.device, parallel: Parallel | None = None) -> Iterator[Processes]:
     """The processes of this run, by the environment variables that `torchrun` sets.
 
     A process alone leaves `torch.distributed` untouched. A group that is there already is used; one
@@ -132,18 +248,35 @@ def joined(device: torch.device) -> Iterator[Processes]:
 
     Args:
         device: where the model is; gloo serves the CPU, nccl CUDA.
+        parallel: what they share out; the sequences of a batch by default.
 
     Raises:
-        ValueError: if there are several processes, and no way to join them on that device.
+        ValueError: if there are several processes, and no way to join them on that device; or not
+            as many as `parallel` needs.
     """
     if device.type not in ("cpu", "cuda") and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(f"several processes can't train together on {device}; expected one")
     if _group() is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         import torch.distributed as dist
 
-        dist.init_process_group("gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl")
+        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, timeout=LIMIT)
         atexit.register(time.sleep, PARTING)
-    yield Processes() if _group() is None else TogetherProcesses()
+    alone = _group() is None
+    _check_count(parallel, 1 if alone else _group().get_world_size())
+    yield Processes() if alone else TogetherProcesses(parallel)
+
+
+def _check_count(parallel: Parallel | None, count: int) -> None:
+    if parallel is None:
+        return
+    whole = count % parallel.processes == 0 if parallel.data is None else None
+    if not (count == parallel.processes if whole is None else whole):
+        raise ValueError(
+            f"parallel: data={parallel.data}, sequence={parallel.sequence} needs "
+            f"{parallel.processes} processes, but there are {count}; start them by: torchrun "
+            f"--nproc-per-node {parallel.processes} -m slicekit train ..."
+        )
 
 
 def _group() -> Any:

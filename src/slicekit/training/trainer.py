@@ -16,7 +16,7 @@ from slicekit.tasks.base import Batch, Task
 from slicekit.training.average import Average
 from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.curriculum import make_curriculum
-from slicekit.training.evaluation import Tally, device_of, tally
+from slicekit.training.evaluation import PART, POSITIONS, Tally, device_of, tally
 from slicekit.training.gradients import Objective
 from slicekit.training.optimiser import (
     make_optimiser,
@@ -52,10 +52,10 @@ class Trainer:
         self, model: nn.Module, task: Task, settings: Settings, processes: Processes
     ) -> None:
         """Prepare everything, without a step."""
-        if settings.batch < processes.count:
+        if settings.batch < processes.shares:
             raise ValueError(
                 f"batch={settings.batch}, expected at least one sequence for each of "
-                f"{processes.count} processes"
+                f"{processes.shares} processes"
             )
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
         self.progress = Progress()
@@ -76,6 +76,8 @@ class Trainer:
 
     def __enter__(self) -> "Trainer":
         """Start the clock."""
+        self._cut = self.processes.cut_for(self.model)
+        self._cut.__enter__()
         self._objective.__enter__()
         self._earlier, self._began = self.progress.seconds, time.perf_counter()
         self.model.train()
@@ -89,6 +91,7 @@ class Trainer:
     ) -> None:
         """Let the model go."""
         self._objective.__exit__(kind, error, trace)
+        self._cut.__exit__(kind, error, trace)
 
     def step(self) -> Report:
         """Make one update.
@@ -170,8 +173,10 @@ class Trainer:
         with self.averaged():
             for batch in self._validation_batches():
                 tokens += int(batch.lengths.sum())
-                rows = self.processes.rows(len(batch.lengths))
-                found += tally(self.model, batch.part(rows))
+                for own in self._shown(batch):
+                    whole = self.processes.sequence > 1
+                    part = max(PART, own.inputs.shape[1]) if whole else PART
+                    found += tally(self.model, own, part)
         counts = torch.tensor(found.as_tuple(), dtype=torch.float64)
         self.processes.add_up(counts)
         positions, right, loss, *_ = counts.tolist()
@@ -189,6 +194,16 @@ class Trainer:
         )
         progress.judge(report, settings)
         return report
+
+    def _shown(self, batch: Batch) -> Iterator[Batch]:
+        """What this process sees of a batch: its sequences, or its part of a few at a time."""
+        if self.processes.sequence == 1:
+            yield self.processes.own(batch)
+            return
+        count, width = batch.inputs.shape[:2]
+        rows = max(self.processes.shares, POSITIONS // width)
+        for start in range(0, count, rows):
+            yield self.processes.own(batch.part(slice(start, start + rows)))
 
     def _validation_batches(self) -> Iterator[Batch]:
         """All cases of a finite set, or so many random batches, the same ones each time."""
