@@ -1,16 +1,18 @@
 // What a handler of XLA's foreign function interface is given, read by hand.
 //
-// JAX calls a C function with one struct, the call frame: the buffers that go in, those to be filled
-// and the attributes of the call. The structs below are those of version 0.1 of that interface, the
-// oldest in use, which later versions only add to: newer headers would ask for more than an older JAX
-// has. Only what is read here has a name. They follow xla/ffi/api/c_api.h of OpenXLA:
+// JAX calls a C function with one struct, the call frame: the buffers that go in, those to be
+// filled and the attributes of the call. The structs below are those of version 0.1 of that
+// interface, the oldest in use, which later versions only add to: newer headers would ask for more
+// than an older JAX has. Only what is read here has a name. They follow xla/ffi/api/c_api.h of
+// OpenXLA:
 //
-//   Copyright 2023 The OpenXLA Authors. Licensed under the Apache License, Version 2.0; you may obtain
-//   a copy at http://www.apache.org/licenses/LICENSE-2.0. Distributed on an "AS IS" basis, without
-//   warranties or conditions of any kind, either express or implied. The selection is slicekit's.
+//   Copyright 2023 The OpenXLA Authors. Licensed under the Apache License, Version 2.0; you may
+//   obtain a copy at http://www.apache.org/licenses/LICENSE-2.0. Distributed on an "AS IS" basis,
+//   without warranties or conditions of any kind, either express or implied. Selected and renamed
+//   for slicekit.
 //
-// Under jax.vmap(..., vmap_method="expand_dims") every buffer has more axes in front, of size one where
-// it is the same for all: a call is then many problems, see `Problems`.
+// Under jax.vmap every buffer has more axes in front, of size one where it is the same for all: a
+// call is then many problems, see `Problems`.
 #pragma once
 
 #include <cstddef>
@@ -165,4 +167,6 @@ Error *handle(Frame *frame, void (*body)(const Frame &));
 }  // namespace xla
 
 #define SLICEKIT_HANDLER(name) \
-  extern "C" SLICEKIT_API xla::Error *name(xla::Frame *frame) { return xla::handle(frame, name##_body); }
+  extern "C" SLICEKIT_API xla::Error *name(xla::Frame *frame) { \
+    return xla::handle(frame, name##_body); \
+  }

@@ -1,9 +1,9 @@
 // The fused recurrence as JAX calls it: slicekit_panels.h behind XLA's foreign function interface.
 //
-// The attribute `plan` holds the sizes: see `Field`, then four numbers for each part. Buffers come in
-// the order of the struct, those that a problem does not have left out:
-//   forward   parameters (channels, numbers) of each part, increments (batch, length, channels) or table
-//             (vocabulary, channels) and index (batch, length), state, inputs
+// The attribute `plan` holds the sizes: see `Field`, then four numbers for each part. Buffers come
+// in the order of the struct, those that a problem does not have left out:
+//   forward   parameters (channels, numbers) of each part; increments (batch, length, channels), or
+//             a table (vocabulary, channels) and an index (batch, length); state; inputs
 //             -> states, factors, kept
 //   backward  the same, states, factors, kept, in_states
 //             -> in_parameters, in_increments, in_state, in_inputs

@@ -32,12 +32,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
 QUADRATIC = {"joint-dplr", "open-sum"}
 """Structures without brackets."""
 
+ALLOWED = [
+    (name, [o for o in OPTIONS if not (o.endswith("windows") and name in QUADRATIC)])
+    for name in STRUCTURES
+    if name != "circulant"
+]
+EVERY = os.environ.get("SLICEKIT_EVERY") == "1"
 PAIRS = [
     (name, option)
-    for i, name in enumerate(n for n in STRUCTURES if n != "circulant")
-    for j, option in enumerate(OPTIONS)
-    if os.environ.get("SLICEKIT_EVERY") == "1" or j in (i % len(OPTIONS), (i + 3) % len(OPTIONS))
-    if not (option.endswith("windows") and name in QUADRATIC)
+    for i, (name, options) in enumerate(ALLOWED)
+    for option in (options if EVERY else [options[i % len(options)]])
 ]
 
 
