@@ -41,7 +41,7 @@ EVERY = os.environ.get("SLICEKIT_EVERY") == "1"
 PAIRS = [
     (name, option)
     for i, (name, options) in enumerate(ALLOWED)
-    for option in (options if EVERY else [options[(i + 1) % len(options)]])
+    for option in (options if EVERY else [options[(i + 1) % len(OPTIONS) % len(options)]])
 ]
 
 
