@@ -11,7 +11,6 @@ import pytest
 
 from tests.jax.twins import (
     JAX_SCANS,
-    NOT_YET,
     has_kernel,
     in_torch,
     solve_in_jax,
@@ -24,7 +23,6 @@ from tests.scans.problems import SETTINGS, Problem, assert_near
 FLOWS_OF = [
     (name, flow)
     for name, structure in STRUCTURES.items()
-    if name not in NOT_YET
     for flow in ("exponential", "natural" if structure.exponential_only else "euler")
 ]
 PAIRS = [

@@ -15,7 +15,7 @@ import slicekit as sk
 import slicekit.jax as sj
 from slicekit.jax.serialisation import with_arrays
 from tests.jax.twins import array, quick, twin
-from tests.market import STRUCTURES
+from tests.market import NONLINEAR, STRUCTURES
 
 CHANNELS, LENGTH, CUT = 3, 7, 4
 LENGTHS = [7, 3]
@@ -29,11 +29,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "windows": {"flow": ("LogODE", 1, 3)},
     "deep windows": {"flow": ("LogODE", 2, 3)},
 }
-QUADRATIC = {"joint-dplr", "open-sum"}
-"""Structures without brackets."""
-
 ALLOWED = [
-    (name, [o for o in OPTIONS if not (o.endswith("windows") and name in QUADRATIC)])
+    (name, [o for o in OPTIONS if not (o.endswith("windows") and name in NONLINEAR)])
     for name in STRUCTURES
     if name != "circulant"
 ]

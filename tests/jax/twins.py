@@ -33,11 +33,11 @@ JAX_SCANS: dict[str, Scan] = {
 }
 
 
-NO_KERNEL = {"dplr", "sparse-by-density", "sparse-by-epsilon", "open-sum", "circulant"}
+NO_KERNEL = {
+    *("dplr", "sparse-by-density", "sparse-by-epsilon", "open-sum"),
+    *("circulant", "householder", "row-normalised"),
+}
 """Structures of the market that kernels have no form of in JAX."""
-
-NOT_YET = {"householder", "row-normalised"}
-"""Structures of the market that have no twin in JAX yet."""
 
 ONLY_EULER = {"joint-dplr", "hadamard-8", "unbounded-hadamard-32"}
 """Structures whose exponential has none."""

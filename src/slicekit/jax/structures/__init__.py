@@ -12,8 +12,10 @@ from slicekit.jax.structures.block_diagonal import BlockDiagonal, BlockGenerator
 from slicekit.jax.structures.dense import Dense, DiagonalDense
 from slicekit.jax.structures.diagonal import Diagonal, DiagonalGenerator, DiagonalTransition
 from slicekit.jax.structures.direct_sum import DirectSum, SumGenerator, SumTransition
+from slicekit.jax.structures.householder import Householder
 from slicekit.jax.structures.low_rank import DPLR, JointDPLR, LowRankGenerator, LowRankTransition
 from slicekit.jax.structures.orthogonal import Orthogonal, RotationTransition
+from slicekit.jax.structures.row_normalised import RowNormalised
 from slicekit.jax.structures.sparse import Sparse
 from slicekit.jax.structures.walsh_hadamard import WalshHadamard
 
@@ -30,6 +32,7 @@ __all__ = [
     "DirectSum",
     "Facts",
     "Generator",
+    "Householder",
     "JointDPLR",
     "LowRankGenerator",
     "LowRankTransition",
@@ -37,6 +40,7 @@ __all__ = [
     "Orthogonal",
     "Parameters",
     "RotationTransition",
+    "RowNormalised",
     "Sparse",
     "Structure",
     "SumGenerator",
