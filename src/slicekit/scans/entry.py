@@ -26,6 +26,7 @@ from slicekit.scans.inputs import Outer
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
+from slicekit.scans.token_transitions import with_kernel
 from slicekit.structures import Parameters, Structure, Transition
 
 Carried = TypeVar("Carried", Tensor, Projective)
@@ -115,7 +116,8 @@ def solve(
     if isinstance(increments, Tabulated):
         tokens = increments.map(lambda x: x.to(work))
         tokens = tokens if lengths is None else tokens.masked(lengths)
-        source: Source = FromTable.of(structure, flow, parameters, tokens)
+        table = FromTable.of(structure, flow, parameters, tokens)
+        source: Source = with_kernel(table) if scan is None else table
     else:
         moved = increments.to(work)
         moved = moved if lengths is None else mask_past_end(moved, lengths)
