@@ -156,6 +156,7 @@ _ROOMS = {
     "handles": (),
     "mixers": (),
     "native": (),
+    "parallel": (),
 }
 """Rooms and the public names that each holds: loaded when they are first asked for, so that
 `slicekit.jax` needs no torch and the core no scikit-learn."""

@@ -25,6 +25,20 @@ def test_two_processes_print_and_write_as_one(tmp_path: Path) -> None:
         assert one["step"] == other["step"] and abs(one["loss"] - other["loss"]) < 1e-4
 
 
+def test_two_processes_with_parts_of_sequences_print_what_one_does(tmp_path: Path) -> None:
+    plain = ("--growth", "0", "--isometry", "0", "--grow-from", "none", "--grow-at", "none")
+    exact = ("--model", "orthogonal-slice", *plain)
+    words = ("-m", "slicekit", "train", "parity", *TINY, *exact, "--parallel", "sequence=2")
+    found = python(*torchrun, *words, "--out", tmp_path / "parts")
+    assert found.returncode == 0, found.stderr
+    succeed("train", "parity", *TINY, *exact, "--out", tmp_path / "alone")
+    for one, other in zip(metrics(tmp_path / "parts"), metrics(tmp_path / "alone"), strict=True):
+        assert one["step"] == other["step"] and abs(one["loss"] - other["loss"]) < 1e-4
+    told = refuse("train", "parity", *TINY, "--parallel", "data=2,sequence=2")
+    assert "needs 4 processes, but there are 1" in told
+    assert "expected data=N, sequence=N or both" in refuse("train", "parity", "--parallel", "two")
+
+
 def test_bad_usage_is_told_by_the_first_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "did you mean 'parity'?" in refuse("train", "partiy")
     monkeypatch.setenv("RANK", "1")

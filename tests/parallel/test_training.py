@@ -1,16 +1,19 @@
 """Training on several ranks: batches, sequences and parameters shared out, and ranks that die."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from slicekit.training import train
+from slicekit.parallel import LostRank
+from slicekit.training import processes, train
 from slicekit.training.processes import Parallel, Processes, joined
 from tests.parallel.training_runs import SETTINGS, batches, model, sgd, updates
 from tests.training.small import ROOT, ParityWithPairs, records, small_model
@@ -112,6 +115,21 @@ def test_too_few_processes_are_refused_with_the_command() -> None:
         joined(torch.device("cpu"), Parallel(2, 2)),
     ):
         pass
+
+
+def test_an_address_that_nobody_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:  # so that nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for name, value in told.items():
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(processes, "LIMIT", timedelta(seconds=1))
+        with (
+            pytest.raises(LostRank, match=f"did not answer at 127.0.0.1:{port} within 1 s"),
+            joined(torch.device("cpu")),
+        ):
+            pass
 
 
 def test_one_process_takes_whole_batches() -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from slicekit.parallel.failures import LostRank
 from slicekit.tasks.base import Batch
 
 T = TypeVar("T")
@@ -253,6 +254,7 @@ def joined(device: torch.device, parallel: Parallel | None = None) -> Iterator[P
     Raises:
         ValueError: if there are several processes, and no way to join them on that device; or not
             as many as `parallel` needs.
+        LostRank: if the others can't be met.
     """
     if device.type not in ("cpu", "cuda") and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(f"several processes can't train together on {device}; expected one")
@@ -260,7 +262,14 @@ def joined(device: torch.device, parallel: Parallel | None = None) -> Iterator[P
         import torch.distributed as dist
 
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
-        dist.init_process_group(backend, timeout=LIMIT)
+        try:
+            dist.init_process_group(backend, timeout=LIMIT)
+        except RuntimeError as error:
+            place = ":".join(os.environ.get(x, "?") for x in ("MASTER_ADDR", "MASTER_PORT"))
+            raise LostRank(
+                f"the other processes did not answer at {place} within {LIMIT.total_seconds():.0f} "
+                f"s. torch says: {str(error).splitlines()[0]}"
+            ) from error
         atexit.register(time.sleep, PARTING)
     alone = _group() is None
     _check_count(parallel, 1 if alone else _group().get_world_size())
