@@ -167,3 +167,14 @@ def test_transitions_with_an_act_of_their_own_are_run_by_it(
         warnings.simplefilter("ignore")
         for ours, theirs in zip(found(scan), [states, *grads], strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+def test_only_an_act_that_was_overridden_spoils_what_is_inherited() -> None:
+    ours: list[type[Transition]] = [*Transition.__subclasses__()]
+    for kind in ours:
+        ours += kind.__subclasses__()
+        if kind.__module__.startswith("slicekit."):
+            assert kind.agrees("adjoint", "pullback", "sizes", "compose"), kind
+    assert WholeTwice.agrees("adjoint", "pullback", "sizes", "compose")
+    for name in ("adjoint", "pullback", "sizes", "compose"):
+        assert not Twice.agrees(name)
