@@ -34,7 +34,7 @@ ATTACKS: dict[str, tuple[Attack, float]] = {
     "fuzz of layers": (fuzz_layers.attack, 0.15),
     "stale plans": (stale_plans.attack, 0.03),
     "caches": (caches.attack, 0.02),
-    "kills and signals": (kills.attack, 0.08),
+    "kills and signals": (kills.attack, 0.15),
     "full disk": (full_disk.attack, 0.04),
     "two writers": (two_writers.attack, 0.04),
 }
