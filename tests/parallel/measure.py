@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import spawn
 
 import slicekit as sk
 from slicekit.parallel import Sharded
@@ -82,5 +83,5 @@ if __name__ == "__main__":
     kind, *numbers = sys.argv[1:]
     ranks, *sizes = (int(x) for x in numbers)
     found = mp.get_context("spawn").SimpleQueue()
-    mp.spawn(main, args=(kind, ranks, sizes, found), nprocs=ranks)
+    spawn(main, args=(kind, ranks, sizes, found), nprocs=ranks)
     print(kind, ranks, sizes, [x for _, x in sorted(found.get() for _ in range(ranks))])

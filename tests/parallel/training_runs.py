@@ -97,7 +97,8 @@ def full(net: nn.Module) -> dict[str, torch.Tensor]:
     """Whole parameters, under plain names."""
     found = {}
     for name, p in net.named_parameters():
-        whole = p.full_tensor() if hasattr(p, "full_tensor") else p
+        spread: Any = p
+        whole = spread.full_tensor() if hasattr(p, "full_tensor") else p
         plain = name.removeprefix("module.").replace(".block.", ".")
         found[plain] = whole.detach().clone().contiguous()
     return found
@@ -145,7 +146,8 @@ def engines(folder: Path) -> None:
         slice(half * 4 // (count // 2), (half + 1) * 4 // (count // 2)),
         slice(7 * part, 7 + 5 * part),
     )
-    net = shard(model(), grid)
+    net = model()
+    shard(net, grid)
     net.blocks = nn.ModuleList(Recomputed(block) for block in net.blocks)
     net = spread(net, mesh)
     updates(net, sgd(net), batches(3), rows, columns, count)
