@@ -13,6 +13,7 @@ from tests.jax.twins import (
     JAX_SCANS,
     has_kernel,
     in_torch,
+    need,
     solve_in_jax,
     twin,
     with_gradients_in_jax,
@@ -63,6 +64,7 @@ def test_the_cases_cover_every_structure_and_flow_and_every_scan_and_setting() -
 def test_values_and_gradients_are_those_of_torch(
     name: str, flow: str, scan: str, setting: str
 ) -> None:
+    need(scan)
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
     own = twin(FLOWS[flow])
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ import pytest
 
 import slicekit.jax as sj
 from slicekit.jax.scans.scales import exponents, powers_of_two
-from tests.jax.twins import JAX_SCANS, quick
+from tests.jax.twins import JAX_SCANS, need, quick
 
 HALF = 160
 """Steps for which a row halves before it doubles again: 2^-160 is no float32."""
@@ -35,6 +35,8 @@ def parameters(dtype: Any) -> Any:
 
 @pytest.mark.parametrize("scan", ["native", "recurrent", "chunked-5"])
 def test_a_row_that_falls_far_returns_with_its_gradient(scan: str) -> None:
+    need(scan)
+
     def loss(path: Any, own: Any) -> Any:
         start = sj.Projective.of(jnp.ones((1, 5), path.dtype))
         h, last = sj.solve(STRUCTURE, own, path, start, scan=JAX_SCANS[scan])

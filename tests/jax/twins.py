@@ -6,10 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 import torch
 from jax import Array
 
 import slicekit.jax as sj
+from slicekit.jax import native
 from slicekit.jax.scans import Scan
 from slicekit.jax.structures import BlockGenerator, Structure
 from tests.market import FLOWS, STRUCTURES
@@ -41,6 +43,12 @@ NO_KERNEL = {
 
 ONLY_EULER = {"joint-dplr", "hadamard-8", "unbounded-hadamard-32"}
 """Structures whose exponential has none."""
+
+
+def need(scan: str) -> None:
+    """Skip the test if a scan is that of kernels which are not here."""
+    if scan == "native" and not native.available():
+        pytest.skip(native.reason())
 
 
 def has_kernel(name: str, flow: str) -> bool:
