@@ -50,6 +50,7 @@ NAMES = [
     "WalshHadamard",
     "Wiring",
     "cite",
+    "explain",
     "increments",
     "load",
     "propagate",

@@ -13,7 +13,10 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slicekit.version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from slicekit.choices import explain
     from slicekit.citations import cite
     from slicekit.estimators import SliceClassifier, SliceRegressor
     from slicekit.flows import Euler, Exponential, LogODE
@@ -58,8 +61,6 @@ if TYPE_CHECKING:
         WalshHadamard,
     )
 
-__version__ = "0.1.0"
-
 __all__ = [
     "DPLR",
     "Associative",
@@ -99,6 +100,7 @@ __all__ = [
     "WalshHadamard",
     "Wiring",
     "cite",
+    "explain",
     "increments",
     "load",
     "propagate",
@@ -108,6 +110,7 @@ __all__ = [
 
 
 _ROOMS = {
+    "choices": ("explain",),
     "citations": ("cite",),
     "estimators": ("SliceClassifier", "SliceRegressor"),
     "flows": ("Euler", "Exponential", "LogODE"),

@@ -57,6 +57,11 @@ def _noting() -> Iterator[list[Choice]]:
         _notes.reset(token)
 
 
+def noting() -> bool:
+    """Whether someone asked."""
+    return _notes.get() is not None
+
+
 def note(what: str, taken: str, others: tuple[tuple[str, str], ...]) -> None:
     """Write a choice down, if someone asked."""
     notes = _notes.get()
@@ -66,7 +71,7 @@ def note(what: str, taken: str, others: tuple[tuple[str, str], ...]) -> None:
 
 def kernel_serves(what: str, obstacle: str | None, otherwise: str = "torch") -> bool:
     """Whether a kernel is taken, where the only other way is the one named."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and noting():
         note(what, *(("kernel", ()) if obstacle is None else (otherwise, (("kernel", obstacle),))))
     return obstacle is None
 
@@ -82,7 +87,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         >>> import torch, slicekit as sk
         >>> layer = sk.SLiCE(3, sk.Diagonal(8), scan=sk.Recurrent())
         >>> print(sk.explain(layer, torch.randn(2, 5, 3)))
-        scan of Diagonal(8): Recurrent() (asked for)
+        scan of Diagonal(dim=8, scale=1.0): Recurrent() (asked for)
     """
     with torch.no_grad(), _noting() as notes:
         function(*args, **kwargs)

@@ -7,12 +7,13 @@ all of them, and `vjp` can differentiate inside it.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Thread
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _is_any_autocast_enabled
 from torch._C._functorch import peek_interpreter_stack
 
 
@@ -40,6 +41,8 @@ def surrounded() -> bool:
 
 def autocast_off(device: torch.device) -> Any:
     """Full precision on a device; on `meta`, which knows no autocast, nothing is computed."""
+    if not torch.compiler.is_compiling() and not _is_any_autocast_enabled():
+        return nullcontext()
     return torch.autocast("cpu" if device.type == "meta" else device.type, enabled=False)
 
 

@@ -18,8 +18,9 @@ from slicekit.native import (
     sparse,
 )
 from slicekit.native.arrays import address, plain
-from slicekit.native.panels import BLOCKS, Panels, Part
-from slicekit.native.step import SPARSE, StepPlan
+from slicekit.native.kinds import Kind
+from slicekit.native.panels import Panels, Part
+from slicekit.native.step import StepPlan
 from slicekit.paths.lie_bases import hall
 from slicekit.scans import Outer, propagate
 from slicekit.structures import DiagonalTransition
@@ -75,7 +76,7 @@ SELECTIVE = [ONE, torch.ones(3, 2), ONE, torch.ones(1, 2, 2), torch.ones(1, 2, 2
 
 
 def panels(parameter: Tensor, state: Tensor = STATE) -> Panels:
-    return Panels((Part(BLOCKS, 2, 2),), (parameter,), ONE, None, state, None, 0, 0)
+    return Panels((Part(Kind.BLOCKS, 2, 2),), (parameter,), ONE, None, state, None, 0, 0)
 
 
 DOORS: dict[str, Callable[[], object]] = {
@@ -104,8 +105,8 @@ DOORS: dict[str, Callable[[], object]] = {
     "convolution": lambda: short_convolution.forward(
         [ONE, torch.ones(1, 1, 3), torch.ones(2, 1, 2), None], False
     ),
-    "step": lambda: StepPlan([(BLOCKS, 4096, 4096, 0)], [[torch.zeros(1)]], 1, 3, 0.1),
-    "step, places": lambda: StepPlan([(SPARSE, 2, 2, 0)], [[torch.zeros(2)] * 2], 1, 3, 0.1),
+    "step": lambda: StepPlan([(Kind.BLOCKS, 4096, 4096, 0)], [[torch.zeros(1)]], 1, 3, 0.1),
+    "step, places": lambda: StepPlan([(Kind.SPARSE, 2, 2, 0)], [[torch.zeros(2)] * 2], 1, 3, 0.1),
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, library, reason
-from slicekit.native.exponential import FEW, LARGEST, LARGEST_OF_FEW, forward, pullback, suits
+from slicekit.native.exponential import FEW, LARGEST, LARGEST_OF_FEW, forward, obstacle, pullback
 from slicekit.structures.exponential import matrix_exponential
 
 pytestmark = [
@@ -72,14 +72,14 @@ def test_gradcheck(size: int) -> None:
 
 
 def test_torch_uses_it_where_it_is_the_faster_way() -> None:
-    assert suits(torch.zeros(3, 4, 4))
-    assert suits(torch.zeros(0, 4, 4))
-    assert suits(torch.zeros(FEW, LARGEST, LARGEST))
-    assert not suits(torch.zeros(FEW - 1, LARGEST_OF_FEW + 1, LARGEST_OF_FEW + 1))
-    assert not suits(torch.zeros(FEW, LARGEST + 1, LARGEST + 1))
-    assert not suits(torch.zeros(3, 0, 0))
-    assert not suits(torch.zeros(3, 4, 4, dtype=torch.complex64))
-    assert not suits(torch.zeros(3, 4, 4, device="meta"))
+    assert not obstacle(torch.zeros(3, 4, 4))
+    assert not obstacle(torch.zeros(0, 4, 4))
+    assert not obstacle(torch.zeros(FEW, LARGEST, LARGEST))
+    assert obstacle(torch.zeros(FEW - 1, LARGEST_OF_FEW + 1, LARGEST_OF_FEW + 1))
+    assert obstacle(torch.zeros(FEW, LARGEST + 1, LARGEST + 1))
+    assert obstacle(torch.zeros(3, 0, 0))
+    assert obstacle(torch.zeros(3, 4, 4, dtype=torch.complex64))
+    assert obstacle(torch.zeros(3, 4, 4, device="meta"))
     a = of_norm(2.0, 3, 4, 4, dtype=torch.float32).requires_grad_()
     value = matrix_exponential(a)
     (gradient,) = torch.autograd.grad(value, a, value)

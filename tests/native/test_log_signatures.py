@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, library, reason
-from slicekit.native.log_signatures import _SIZES, _tables, forward, pullback, suits
+from slicekit.native.log_signatures import _SIZES, _tables, forward, obstacle, pullback
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
 from slicekit.paths.windowed_runs import in_torch, run_windows
 from tests.operator_checks import check_operators
@@ -97,7 +97,7 @@ def test_paths_that_go_far_and_come_back_keep_their_digits(dtype: torch.dtype) -
 def test_gradcheck(length: int) -> None:
     basis = hall(2, 3)
     increments = steps_of(1, length, 2).requires_grad_()
-    assert suits(increments, basis)
+    assert not obstacle(increments, basis)
     torch.autograd.gradcheck(lambda x: log_signatures(x, basis, length), increments, fast_mode=True)
 
 
@@ -143,11 +143,11 @@ def test_vmap_and_grad_go_through() -> None:
 
 
 def test_torch_uses_it_where_it_applies() -> None:
-    assert suits(torch.zeros(1, 2, 3), hall(3, 2))
-    assert not suits(torch.zeros(1, 2, 3), hall(3, 1))
-    assert not suits(torch.zeros(1, 2, 1), hall(1, 3))
-    assert not suits(torch.zeros(1, 2, 3, dtype=torch.bfloat16), hall(3, 2))
-    assert not suits(torch.zeros(1, 2, 3, device="meta"), hall(3, 2))
+    assert not obstacle(torch.zeros(1, 2, 3), hall(3, 2))
+    assert obstacle(torch.zeros(1, 2, 3), hall(3, 1))
+    assert obstacle(torch.zeros(1, 2, 1), hall(1, 3))
+    assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16), hall(3, 2))
+    assert obstacle(torch.zeros(1, 2, 3, device="meta"), hall(3, 2))
     increments = steps_of(2, 9, 3)
     expected = forward(increments, hall(3, 2), 4, None)
     assert torch.equal(run_windows(increments, hall(3, 2), 4), expected)

@@ -9,20 +9,10 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, reason
+from slicekit.native.kernel import function
+from slicekit.native.kinds import Kind
 from slicekit.native.library import STATUS, check
-from slicekit.native.panels import (
-    BLOCKS,
-    HADAMARD,
-    LOW_RANK,
-    MOST_PARTS,
-    MOST_RANK,
-    SKEW,
-    Panels,
-    Part,
-    _Part,
-    _Problem,
-    function,
-)
+from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels, Part, _Part, _Problem
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,
@@ -37,10 +27,10 @@ pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {re
 UNTOUCHED = 7
 DIM = 24
 PARTS = (
-    Part(BLOCKS, 6, 3),
-    Part(SKEW, 6, 3, True),
-    Part(LOW_RANK, 4, 2),
-    Part(HADAMARD, 8),
+    Part(Kind.BLOCKS, 6, 3),
+    Part(Kind.SKEW, 6, 3, True),
+    Part(Kind.LOW_RANK, 4, 2),
+    Part(Kind.HADAMARD, 8),
 )
 SHAPES = ((2, 3, 3), (2, 3), (4,), (4, 2), (4, 2), (8,))
 PASSES = ("slicekit_panels_forward", "slicekit_panels_backward")
@@ -90,7 +80,7 @@ class Call:
         size = function("slicekit_panels_workspace")(byref(self.problem), 1)
         assert size > 0
         space = torch.empty(size, dtype=torch.uint8)
-        self.problem.workspace, self.problem.workspace_bytes = space.data_ptr(), size
+        self.problem.work, self.problem.work_bytes = space.data_ptr(), size
         self.outputs = [*written.values(), *gradients, space]
         self.held = (panels, in_states, in_last)
         for x in self.outputs:
@@ -127,7 +117,7 @@ def as_parts(parts: Iterable[Part]) -> ctypes.Array:
 def only(*given: int) -> dict[str, object]:
     """A problem of one part: kind, dim, size and whether it is exponentiated."""
     kind, dim, size, exponential = given
-    parts = as_parts([Part(kind, dim, size, bool(exponential))])
+    parts = (_Part * 1)(_Part(kind, dim, size, exponential))
     return {"parts": 1, "dim": dim, "part": parts}
 
 
@@ -157,21 +147,21 @@ BAD_SIZES = [
     ({"restore": -1}, BAD_OPTION),
     (only(4, DIM, 1, 0), BAD_OPTION),
     (only(-1, DIM, 1, 0), BAD_OPTION),
-    (only(BLOCKS, DIM, 5, 0), BAD_SIZE),
-    (only(BLOCKS, DIM, 0, 0), BAD_SIZE),
-    (only(BLOCKS, DIM, -3, 0), BAD_SIZE),
-    (only(BLOCKS, DIM, 2 * DIM, 0), BAD_SIZE),
-    (only(BLOCKS, 0, 1, 0), BAD_SIZE),
-    (only(BLOCKS, -DIM, 1, 0), BAD_SIZE),
-    (only(SKEW, DIM, 5, 1), BAD_SIZE),
-    (only(SKEW, DIM, 3, 0), BAD_OPTION),
-    (only(HADAMARD, 12, 0, 0), BAD_SIZE),
-    (only(HADAMARD, 8, 0, 1), BAD_OPTION),
-    (only(LOW_RANK, DIM, 0, 0), BAD_SIZE),
-    (only(LOW_RANK, DIM, -1, 0), BAD_SIZE),
-    (only(LOW_RANK, DIM, 300, 0), BAD_SIZE),
-    (only(LOW_RANK, DIM, MOST_RANK + 1, 0), BAD_SIZE),
-    (only(LOW_RANK, DIM, 2, 1), BAD_OPTION),
+    (only(Kind.BLOCKS, DIM, 5, 0), BAD_SIZE),
+    (only(Kind.BLOCKS, DIM, 0, 0), BAD_SIZE),
+    (only(Kind.BLOCKS, DIM, -3, 0), BAD_SIZE),
+    (only(Kind.BLOCKS, DIM, 2 * DIM, 0), BAD_SIZE),
+    (only(Kind.BLOCKS, 0, 1, 0), BAD_SIZE),
+    (only(Kind.BLOCKS, -DIM, 1, 0), BAD_SIZE),
+    (only(Kind.SKEW, DIM, 5, 1), BAD_SIZE),
+    (only(Kind.SKEW, DIM, 3, 0), BAD_OPTION),
+    (only(Kind.HADAMARD, 12, 0, 0), BAD_SIZE),
+    (only(Kind.HADAMARD, 8, 0, 1), BAD_OPTION),
+    (only(Kind.LOW_RANK, DIM, 0, 0), BAD_SIZE),
+    (only(Kind.LOW_RANK, DIM, -1, 0), BAD_SIZE),
+    (only(Kind.LOW_RANK, DIM, 300, 0), BAD_SIZE),
+    (only(Kind.LOW_RANK, DIM, MOST_RANK + 1, 0), BAD_SIZE),
+    (only(Kind.LOW_RANK, DIM, 2, 1), BAD_OPTION),
     ({"part": None}, BAD_POINTER),
 ]
 
@@ -207,7 +197,7 @@ def test_questions_about_sizes_answer_bad_ones_with_negative_statuses(
 def test_sizes_beyond_any_memory_are_refused() -> None:
     dim = 2**26
     huge = {"batch": 1, "length": 1, "columns": 1, "channels": 2**20}
-    assert Call().sizes(**huge, **only(BLOCKS, dim, dim, 0)) == [-BAD_SIZE] * 3
+    assert Call().sizes(**huge, **only(Kind.BLOCKS, dim, dim, 0)) == [-BAD_SIZE] * 3
 
 
 def test_a_missing_problem_is_named() -> None:
@@ -218,9 +208,7 @@ def test_a_missing_problem_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", PASSES)
-@pytest.mark.parametrize(
-    "lacking", ["increments", "state", "states", "parameters", "workspace", "part"]
-)
+@pytest.mark.parametrize("lacking", ["increments", "state", "states", "parameters", "work", "part"])
 def test_arrays_that_both_passes_need_are_missed(lacking: str, name: str) -> None:
     call = Call()
     assert call.run(name, **{lacking: None}) == BAD_POINTER
@@ -298,7 +286,7 @@ def test_too_small_a_work_space_is_named_and_not_written_to(
     call = Call(**options)
     needed = call.sizes()[PASSES.index(name)]
     for size in (-1, 0, 1, needed // 2, needed - 65):
-        assert call.run(name, workspace_bytes=size) == BAD_WORKSPACE
+        assert call.run(name, work_bytes=size) == BAD_WORKSPACE
         assert call.untouched(), f"written to with {size} of {needed} bytes"
 
 
@@ -308,7 +296,7 @@ def test_the_work_space_may_begin_anywhere(offset: int, name: str) -> None:
     call = Call()
     needed = call.sizes()[PASSES.index(name)]
     space = torch.full((needed + offset + 64,), UNTOUCHED, dtype=torch.uint8)
-    assert call.run(name, workspace=space.data_ptr() + offset, workspace_bytes=needed) == OK
+    assert call.run(name, work=space.data_ptr() + offset, work_bytes=needed) == OK
     assert (space[:offset] == UNTOUCHED).all()
     assert (space[offset + needed :] == UNTOUCHED).all()
 
@@ -358,10 +346,10 @@ def panels(part: Part, dim: int, token: int = 0) -> Panels:
 @pytest.mark.parametrize(
     ("part", "dim", "status"),
     [
-        (Part(BLOCKS, 6, 4), 6, BAD_SIZE),
-        (Part(BLOCKS, 6, 3), 7, BAD_SIZE),
-        (Part(SKEW, 6, 3), 6, BAD_OPTION),
-        (Part(HADAMARD, 12), 12, BAD_SIZE),
+        (Part(Kind.BLOCKS, 6, 4), 6, BAD_SIZE),
+        (Part(Kind.BLOCKS, 6, 3), 7, BAD_SIZE),
+        (Part(Kind.SKEW, 6, 3), 6, BAD_OPTION),
+        (Part(Kind.HADAMARD, 12), 12, BAD_SIZE),
     ],
 )
 def test_python_raises_what_the_kernels_refuse(part: Part, dim: int, status: int) -> None:
@@ -373,4 +361,4 @@ def test_python_raises_what_the_kernels_refuse(part: Part, dim: int, status: int
 
 def test_python_raises_at_tokens_outside_the_table() -> None:
     with pytest.raises(RuntimeError, match="panels_forward was given an index outside its table"):
-        panels(Part(BLOCKS, 6, 3), 6, token=4).forward(None)
+        panels(Part(Kind.BLOCKS, 6, 3), 6, token=4).forward(None)

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, library, reason
-from slicekit.native.selective import CHUNK, OPERANDS, Task, backward, forward, start_shape, suits
+from slicekit.native.selective import (
+    CHUNK,
+    OPERANDS,
+    Task,
+    backward,
+    forward,
+    obstacle,
+    start_shape,
+)
 from slicekit.scans import Native, Recurrent
 from slicekit.scans.selective import selective_scan
 from tests.operator_checks import check_operators
@@ -232,9 +240,9 @@ def test_second_derivatives_are_refused() -> None:
 
 
 def test_it_is_used_where_it_applies() -> None:
-    assert suits(torch.zeros(1, 2, 3)) and suits(torch.zeros(1, 2, 3).double())
-    assert not suits(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
-    assert not suits(torch.zeros(1, 2, 3, device="meta"))
+    assert not obstacle(torch.zeros(1, 2, 3)) and not obstacle(torch.zeros(1, 2, 3).double())
+    assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
+    assert obstacle(torch.zeros(1, 2, 3, device="meta"))
     operands = problem(1, 4, 3, 2)
     expected = forward(operands, None)[0]
     for scan in (None, Native()):

@@ -5,7 +5,8 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason, shared_factors
-from slicekit.native.problem import outputs, point
+from slicekit.native.arrays import fill
+from slicekit.native.problem import outputs
 from tests.native.increment_scans import (
     BAD_OPTION,
     BAD_POINTER,
@@ -110,10 +111,10 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.DPLR(5, 2), 3, 2, 4)
     c, held = shared_factors.KERNEL.problem(given.parameters, given.increments, given.state, 0)
     states, last, factors = outputs(given.increments, held["state"], 0)
-    point(c, states=states.fill_(7), last=last.fill_(7), factors=factors)
+    written = {"states": states.fill_(7), "last": last.fill_(7), "factors": factors}
+    fill(c, c.expected(), held | written)
     space = torch.empty(10**6, dtype=torch.uint8)
-    c.workspace_bytes = space.numel()
-    point(c, workspace=space)
+    c.work, c.work_bytes = space.data_ptr(), space.numel()
     forward = "slicekit_shared_factors_forward"
 
     for name in ("batch", "length"):
@@ -122,13 +123,13 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
         assert status(forward, c, **{name: 0}) == BAD_SIZE
     assert status(forward, c, rank=6) == BAD_SIZE
     assert status(forward, c, length=2**62) == BAD_SIZE
-    for name in (*given.parameters, "increments", "state", "states", "last", "workspace"):
+    for name in (*given.parameters, "increments", "state", "states", "last", "work"):
         assert status(forward, c, **{name: None}) == BAD_POINTER
     assert status(forward, c, real=2) == BAD_OPTION
     assert status(forward, c, rescale=-1) == BAD_OPTION
     both = {"rescale": 1, "inputs": states.data_ptr()}
     assert status(forward, c, **both) == BAD_OPTION
-    assert status(forward, c, workspace_bytes=64) == BAD_WORKSPACE
+    assert status(forward, c, work_bytes=64) == BAD_WORKSPACE
     assert status("slicekit_shared_factors_backward", c) == BAD_POINTER
     assert (states == 7).all() and (last == 7).all()
     assert status(forward, c) == OK

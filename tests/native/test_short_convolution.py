@@ -15,7 +15,7 @@ from slicekit.mixers.convolution import (
     short_convolution,
 )
 from slicekit.native import available, library, reason
-from slicekit.native.short_convolution import OPERANDS, Task, backward, forward, suits
+from slicekit.native.short_convolution import OPERANDS, Task, backward, forward, obstacle
 from tests.operator_checks import check_operators
 
 pytestmark = [
@@ -195,10 +195,10 @@ def test_vmap_and_grad_go_through() -> None:
 
 
 def test_it_is_used_where_it_applies() -> None:
-    assert suits(torch.zeros(1, 2, 3)) and suits(torch.zeros(1, 2, 3).double())
-    assert not suits(torch.zeros(1, 0, 3))
-    assert not suits(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
-    assert not suits(torch.zeros(1, 2, 3, device="meta"))
+    assert not obstacle(torch.zeros(1, 2, 3)) and not obstacle(torch.zeros(1, 2, 3).double())
+    assert obstacle(torch.zeros(1, 0, 3))
+    assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
+    assert obstacle(torch.zeros(1, 2, 3, device="meta"))
     operands = problem(1, 4, 3, 4)
     assert torch.equal(convolved(operands, True), forward([*operands], True))
 

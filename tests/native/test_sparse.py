@@ -5,7 +5,8 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason, sparse
-from slicekit.native.problem import outputs, point
+from slicekit.native.arrays import fill
+from slicekit.native.problem import outputs
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,
@@ -116,10 +117,10 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     operands = (given.parameters, given.increments, given.state, 0)
     c, held = sparse.KERNEL.problem(*operands)
     states, last, factors = outputs(given.increments, held["state"], 0)
-    point(c, states=states.fill_(7), last=last.fill_(7), factors=factors)
+    written = {"states": states.fill_(7), "last": last.fill_(7), "factors": factors}
+    fill(c, c.expected(), held | written)
     space = torch.empty(10**6, dtype=torch.uint8)
-    c.workspace_bytes = space.numel()
-    point(c, workspace=space)
+    c.work, c.work_bytes = space.data_ptr(), space.numel()
 
     for name in ("batch", "length"):
         assert status("slicekit_sparse_forward", c, **{name: -1}) == BAD_SIZE
@@ -127,14 +128,14 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
         assert status("slicekit_sparse_forward", c, **{name: 0}) == BAD_SIZE
     assert status("slicekit_sparse_forward", c, length=2**62) == BAD_SIZE
     assert status("slicekit_sparse_forward", c, kept=3 * 25 + 1) == BAD_SIZE
-    for name in ("values", "places", "increments", "state", "states", "last", "workspace"):
+    for name in ("values", "places", "increments", "state", "states", "last", "work"):
         assert status("slicekit_sparse_forward", c, **{name: None}) == BAD_POINTER
     assert status("slicekit_sparse_forward", c, real=2) == BAD_OPTION
     assert status("slicekit_sparse_forward", c, rescale=-1) == BAD_OPTION
     assert status("slicekit_sparse_forward", c, rescale=1) == BAD_POINTER
     both = {"rescale": 1, "inputs": states.data_ptr()}
     assert status("slicekit_sparse_forward", c, **both) == BAD_OPTION
-    assert status("slicekit_sparse_forward", c, workspace_bytes=64) == BAD_WORKSPACE
+    assert status("slicekit_sparse_forward", c, work_bytes=64) == BAD_WORKSPACE
     assert status("slicekit_sparse_backward", c) == BAD_POINTER
     for bad in ([0, 75], [-1, 3], [4, 3], [4, 4]):
         places = torch.tensor(bad)
@@ -148,5 +149,5 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
 def test_the_door_names_what_the_kernel_refused() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     parameters = given.parameters | {"places": given.parameters["places"].flip(0)}
-    with pytest.raises(RuntimeError, match="sparse forward was given an index outside its table"):
+    with pytest.raises(RuntimeError, match="sparse_forward was given an index outside its table"):
         sparse.forward(parameters, given.increments, given.state, None, 0)

@@ -130,10 +130,10 @@ def test_the_door_names_what_the_kernel_refused() -> None:
     table, _, _ = _problem(3, 4, 2, 5, 1, False, 0)
     outside = Table(table.matrices, table.index + 1, table.state, None, 0)
     outside.index[0, 0] = 3
-    with pytest.raises(RuntimeError, match="table forward was given an index outside its table"):
+    with pytest.raises(RuntimeError, match="table_forward was given an index outside its table"):
         outside.forward()
     values, places = torch.ones(2), torch.tensor([4, 3])
-    with pytest.raises(RuntimeError, match="sparse_table forward was given an index"):
+    with pytest.raises(RuntimeError, match="sparse_table_forward was given an index"):
         sparse_table.forward(values, places, torch.ones(2, 1), torch.empty(2, 3, 3))
 
 
@@ -148,10 +148,10 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     assert status(function, given) == BAD_POINTER
     index = torch.full((2, 3), 7)
     room = torch.empty(10**5, dtype=torch.uint8)
-    names = ("matrices", "state", "states", "workspace")
+    names = ("matrices", "state", "states", "work")
     held = dict.fromkeys(names, room.data_ptr()) | {"index": index.data_ptr()}
-    assert status(function, given, **held, workspace_bytes=ctypes.sizeof(TableStruct)) == 4
-    assert status(function, given, **held, workspace_bytes=room.numel()) == BAD_INDEX
+    assert status(function, given, **held, work_bytes=ctypes.sizeof(TableStruct)) == 4
+    assert status(function, given, **held, work_bytes=room.numel()) == BAD_INDEX
 
 
 @pytest.mark.parametrize("batch", [1, 40])

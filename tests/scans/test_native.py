@@ -21,7 +21,6 @@ from torch import Tensor
 
 import slicekit.scans.chunked
 import slicekit.scans.native
-import slicekit.scans.native_passes
 from slicekit import (
     DPLR,
     BlockDiagonal,
@@ -585,16 +584,13 @@ def test_any_sum_of_parts_is_the_loop(
 @needs_library
 @pytest.mark.parametrize("setting", ["affine-padded", "tokens", "projective", "outer"])
 @every_structure_and_flow
-def test_transitions_made_again_change_nothing(
-    name: str, flow_name: str, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transitions_made_again_change_nothing(name: str, flow_name: str, setting: str) -> None:
     if missing(name, flow_name):
         pytest.skip("there is no kernel")
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting], length=50, scale=0.05)
     flow = FLOWS[flow_name]
     kept = answers(problem, flow)
-    monkeypatch.setattr(slicekit.scans.native_passes, "KEEP_BYTES", 0)
-    assert_near(answers(problem, flow), kept, 1e-12)
+    assert_near(answers(problem, flow, Native(keep=0)), kept, 1e-12)
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -734,17 +730,16 @@ def test_calls_from_several_python_threads_do_not_meet() -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 @each_setting
 def test_nothing_depends_on_what_memory_held_before(
-    setting: Setting, batch: int, keep: bool, count: int, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, batch: int, keep: bool, count: int
 ) -> None:
-    if not keep:
-        monkeypatch.setattr(slicekit.scans.native_passes, "KEEP_BYTES", 0)
+    scan = Native(keep=None if keep else 0)
     for structure, flow in SPLIT.values():
         problem = make(structure, setting, batch=batch, length=20)
         with threads(count):
-            expected = answers(problem, flow)
+            expected = answers(problem, flow, scan)
             with poisoned_memory():
                 assert torch.empty(3).isnan().all()
-                found = answers(problem, flow)
+                found = answers(problem, flow, scan)
         assert_near(found, expected, 1e-12)
 
 

@@ -5,8 +5,7 @@ same thing from the same weights, which is checked before anything is timed.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ import slicekit as sk
 from slicekit import native
 from slicekit.bench.problems import Problem, Setting
 from slicekit.flows import resolve
-from slicekit.scans import Scan, native_passes
+from slicekit.scans import Scan
 from slicekit.scans.native_runs import PANELS, runs_of
 
 NATIVE, KEPT, RECOMPUTED = "native", "native kept", "native recomputed"
@@ -75,18 +74,7 @@ def enter(name: str, problem: Problem) -> Contender:
     return ENTRANTS[name](problem)
 
 
-@contextmanager
-def _keeping(size: int | None) -> Iterator[None]:
-    """Let the native scan keep transitions up to a size for a while; None for its own choice."""
-    before = native_passes.KEEP_BYTES
-    native_passes.KEEP_BYTES = before if size is None else size
-    try:
-        yield
-    finally:
-        native_passes.KEEP_BYTES = before
-
-
-def scan_contender(problem: Problem, scan: Scan, keep: int | None = None) -> Contender:
+def scan_contender(problem: Problem, scan: Scan) -> Contender:
     """`solve` with increments given position by position."""
     increments = problem.increments.clone().requires_grad_()
 
@@ -102,7 +90,7 @@ def scan_contender(problem: Problem, scan: Scan, keep: int | None = None) -> Con
             "initial_state": in_state,
         } | named
 
-    return Contender(_solving(problem, increments, increments, scan, keep), common)
+    return Contender(_solving(problem, increments, increments, scan), common)
 
 
 def tokens_contender(problem: Problem) -> Contender:
@@ -115,7 +103,7 @@ def tokens_contender(problem: Problem) -> Contender:
         named = _named_parameters(problem, rest)
         return {"states": states, "table": in_table, "initial_state": in_state} | named
 
-    return Contender(_solving(problem, tokens, table, sk.Native(), None), common)
+    return Contender(_solving(problem, tokens, table, sk.Native()), common)
 
 
 def _trained(problem: Problem) -> list[str]:
@@ -127,7 +115,7 @@ def _named_parameters(problem: Problem, gradients: list[Tensor]) -> dict[str, Te
 
 
 def _solving(
-    problem: Problem, increments: Tensor | sk.Tabulated, leaf: Tensor, scan: Scan, keep: int | None
+    problem: Problem, increments: Tensor | sk.Tabulated, leaf: Tensor, scan: Scan
 ) -> Callable[[], Results]:
     parameters = {
         name: x.clone().requires_grad_() if x.is_floating_point() else x
@@ -139,8 +127,7 @@ def _solving(
 
     def run() -> Results:
         start = state.expand(batch, -1)
-        with _keeping(keep):
-            states, _ = sk.solve(structure, parameters, increments, start, flow, scan)
+        states, _ = sk.solve(structure, parameters, increments, start, flow, scan)
         return states, *torch.autograd.grad(states, leaves, problem.cotangent)
 
     return run
@@ -192,8 +179,8 @@ def _peer_layer(problem: Problem, parallel: bool) -> Any:
 
 ENTRANTS: dict[str, Callable[[Problem], Contender]] = {
     NATIVE: partial(scan_contender, scan=sk.Native()),
-    KEPT: partial(scan_contender, scan=sk.Native(), keep=2**62),
-    RECOMPUTED: partial(scan_contender, scan=sk.Native(), keep=0),
+    KEPT: partial(scan_contender, scan=sk.Native(keep=2**62)),
+    RECOMPUTED: partial(scan_contender, scan=sk.Native(keep=0)),
     CHUNKED: partial(scan_contender, scan=sk.Chunked()),
     RECURRENT: partial(scan_contender, scan=sk.Recurrent()),
     TOKENS: tokens_contender,

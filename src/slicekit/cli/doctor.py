@@ -92,7 +92,9 @@ def _native() -> Section:
 def _scans() -> Section:
     lines = [(scan.__name__, "available") for scan in SCANS]
     state = "available" if native.available() else "not available: the C++ kernels are not active"
-    return "scans", [*lines, ("Native", state)]
+    layer = slicekit.SLiCE(1, slicekit.Diagonal(1))
+    taken = slicekit.explain(layer, torch.zeros(1, 2, 1)).choices[-1].taken
+    return "scans", [*lines, ("Native", state), ("taken here", f"{taken}, for a layer on the CPU")]
 
 
 def _jax() -> Section:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules import module as modules
 
+from slicekit.choices import kernel_serves
 from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE, resolve
 from slicekit.layers.drives import TimeAndInput
@@ -20,21 +21,15 @@ from slicekit.layers.parameters import OwnedTensors
 from slicekit.layers.state import State
 from slicekit.native import available
 from slicekit.native.arrays import fits
-from slicekit.native.step import (
-    HADAMARD,
-    LARGEST_EXPONENTIAL,
-    SHARED_FACTORS,
-    SPARSE,
-    StepPlan,
-)
-from slicekit.scans.native_runs import PANELS, runs_of
-from slicekit.scans.native_runs import SPARSE as SPARSE_KERNEL
+from slicekit.native.kinds import Kind
+from slicekit.native.step import LARGEST_EXPONENTIAL, StepPlan
+from slicekit.scans.lowering import lower
 from slicekit.scans.operands import expected_shapes
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
 
-Pieces = tuple[list[tuple[int, int, int, int]], list[tuple[str, ...]]]
+Pieces = tuple[list[tuple[Kind, int, int, int]], list[tuple[str, ...]]]
 
 _TOLD = ("structure", "flow", "drive", "scan", "projective", "channels")
 _METHODS = ("trajectory", "_trajectory", "_start", "_increments", "_affine", "_final", "forward")
@@ -63,7 +58,8 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor or surrounded():
         return None
     plan = _plan(layer, x)
-    if plan is None:
+    why = None if plan is not None else "it takes plain layers and tensors, and neither B nor scan"
+    if not kernel_serves("step", why, "a pass over one element") or plan is None:
         return None
     found = plan.run(x, hidden)
     if found is None:
@@ -144,29 +140,19 @@ def _changed(kind: "type[SLiCE]") -> bool:
 
 def _pieces(layer: "SLiCE", tensors: dict[str, Tensor]) -> Pieces | None:
     """Kind, dim, size and option of each part, and the names of its parameters."""
-    runs = runs_of(layer.structure, resolve(layer.structure, layer.flow))
-    if isinstance(runs, str):
+    lowered = lower(layer.structure, resolve(layer.structure, layer.flow))
+    if isinstance(lowered, str):
         return None
-    parts: list[tuple[int, int, int, int]] = []
-    names: list[tuple[str, ...]] = []
-    for run in runs:
-        if run.kernel != PANELS:
-            kept = tensors[run.names[0]]
-            if run.kernel == SPARSE_KERNEL:
-                if tensors[run.names[1]].numel() != kept.numel():
-                    return None
-                parts.append((SPARSE, run.dim, kept.numel(), 0))
-            else:
-                parts.append((SHARED_FACTORS, run.dim, tensors[run.names[1]].shape[-1], 0))
-            names.append(run.names)
-            continue
-        at = 0
-        for part in run.parts:
-            own = run.names[at : at + part.tensors]
-            at += part.tensors
-            if part.exponential and part.size > LARGEST_EXPONENTIAL:
+    parts: list[tuple[Kind, int, int, int]] = []
+    for part in lowered:
+        size, sizes = part.size, [tensors[name].numel() for name in part.names]
+        if part.kind is Kind.SPARSE:
+            size = sizes[0]
+            if sizes[1] != size:
                 return None
-            option = own[0] in run.bounded if part.kind == HADAMARD else part.exponential
-            parts.append((part.kind, part.dim, part.size, int(option)))
-            names.append(own)
-    return parts, names
+        small = part.kind in (Kind.BLOCKS, Kind.SKEW) and size <= LARGEST_EXPONENTIAL
+        if part.exponential and not small:
+            return None
+        option = part.bounded if part.kind is Kind.HADAMARD else part.exponential
+        parts.append((part.kind, part.dim, size, int(option)))
+    return parts, [part.names for part in lowered]

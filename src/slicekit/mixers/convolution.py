@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from slicekit.checks import HALF, check_floating, check_shape
+from slicekit.choices import kernel_serves
 from slicekit.mixers.flop_counts import of_short_convolution
 from slicekit.native import short_convolution as native
 from slicekit.operators import Operator
@@ -101,7 +102,7 @@ def short_convolution(
     work = torch.float32 if widened else x.dtype
     constant = None if bias is None else bias.to(work)
     operands = x.to(work), window.to(work), weight.to(work), constant
-    if not native.suits(operands[0]):
+    if not kernel_serves("short convolution", native.obstacle(operands[0])):
         return in_torch(*operands, activation).to(x.dtype)
     return SHORT_CONVOLUTION((activation,), operands)[0].to(x.dtype)
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native.arrays import REAL, address, plain
-from slicekit.native.library import check, library
+from slicekit.native.kernel import function
+from slicekit.native.library import check, unsuited
 from slicekit.native.threads import threads
 
 LARGEST = 64
@@ -22,16 +23,12 @@ class _Sizes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("real", "count", "rows", "threads")]
 
 
-def suits(a: Tensor) -> bool:
-    """Whether the library is there, takes these matrices (..., n, n), and is the faster way."""
+def obstacle(a: Tensor) -> str | None:
+    """Why torch is taken for matrices (..., n, n): no kernel, or a slower one; None if neither."""
     rows = a.shape[-1]
-    return (
-        a.device.type == "cpu"
-        and a.dtype in (torch.float32, torch.float64)
-        and 0 < rows <= LARGEST
-        and (rows <= LARGEST_OF_FEW or a.numel() >= FEW * rows**2)
-        and library() is not None
-    )
+    if not 0 < rows <= (LARGEST if a.numel() >= FEW * rows**2 else LARGEST_OF_FEW):
+        return f"torch's products are faster for {rows} rows"
+    return unsuited(a)
 
 
 def forward(a: Tensor) -> Tensor:
@@ -52,19 +49,16 @@ def pullback(a: Tensor, gradient: Tensor) -> Tensor:
     return _call("slicekit_exponential_pullback", a, gradient)
 
 
-def _call(function: str, *arrays: Tensor) -> Tensor:
-    found = library()
-    assert found is not None
+def _call(name: str, *arrays: Tensor) -> Tensor:
     arrays = tuple(plain(x) for x in arrays)
     result, rows = torch.empty_like(arrays[0]), arrays[0].shape[-1]
     count = arrays[0].shape[:-2].numel()
     team = threads(10 * count * rows**3)
     sizes = ctypes.byref(_Sizes(result.itemsize, count, rows, team))
-    measure, run = found.c.slicekit_exponential_workspace, found.c[function]
-    measure.restype = run.restype = ctypes.c_int64
-    workspace = torch.empty(measure(sizes), dtype=torch.uint8)
+    measured = function("slicekit_exponential_workspace")(sizes)
+    work = torch.empty(measured, dtype=torch.uint8, device="cpu")
     expected = (*arrays[0].shape[:-2], rows, rows), REAL.get(result.itemsize, torch.float32)
     given = [address("matrices", x, expected) for x in (*arrays, result)]
-    pointers = [ctypes.c_void_p(x) for x in (*given, workspace.data_ptr())]
-    check(run(sizes, *pointers, ctypes.c_int64(workspace.numel())), function)
+    pointers = [ctypes.c_void_p(x) for x in (*given, work.data_ptr())]
+    check(function(name)(sizes, *pointers, ctypes.c_int64(measured)), name)
     return result

@@ -4,14 +4,14 @@ Diagonal transitions are real or complex; blocks and low-rank transitions are re
 """
 
 import ctypes
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from slicekit.native.arrays import COMPLEX, REAL, Expected, fill
-from slicekit.native.library import check, library
-
-DIAGONAL, BLOCKS, LOW_RANK = range(3)
+from slicekit.native import kernel
+from slicekit.native.arrays import COMPLEX, REAL, Expected
+from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes
+from slicekit.native.kinds import Kind
 
 SIZES = (
     *("kind", "real", "complex", "batch", "length", "dim", "columns"),
@@ -25,21 +25,25 @@ RESULTS = ("outputs", "last", "factors", "starts")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
-class Task(ctypes.Structure):
-    """`slicekit_given` of slicekit_given.h."""
+NUMBERS = {Kind.DIAGONAL: 0, Kind.BLOCKS: 1, Kind.LOW_RANK: 2}
+"""Kinds as this kernel counts them."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in OPERANDS),
-        *((name, ctypes.c_void_p) for name in RESULTS),
-        *((name, ctypes.c_void_p) for name in ("in_outputs", "in_last")),
-        *((name, ctypes.c_void_p) for name in GRADIENTS),
-        ("work", ctypes.c_void_p),
-        ("work_bytes", ctypes.c_int64),
+KERNEL = Kernel("given", "slicekit_given_{way}_work")
+
+
+class Task(kernel.Task):
+    """`slicekit_given` of slicekit_given.h; `read_out` says whether there is a readout."""
+
+    _fields_: ClassVar = [
+        *sizes(*SIZES),
+        *addresses(*OPERANDS, *RESULTS, "in_outputs", "in_last", *GRADIENTS),
+        *WORK,
     ]
+    read_out = False
 
-    def expected(self, readout: bool) -> dict[str, Expected]:
+    def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array, from the sizes and whether there is a readout."""
+        readout = self.read_out
         dtype, real = (COMPLEX if self.complex else REAL)[self.real], REAL[self.real]
         batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
         block, few = max(1, self.block), (batch, length, columns)
@@ -69,31 +73,5 @@ class Task(ctypes.Structure):
 
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:
     """Steps between two states that are stored where a readout is given."""
-    found = library()
-    assert found is not None
-    function = found.c.slicekit_given_chunk
-    function.restype = ctypes.c_int64
     sizes = (dtype.to_real().itemsize, int(dtype.is_complex), dim, columns)
-    return function(*map(ctypes.c_int64, sizes))
-
-
-def call(direction: str, task: Task, arrays: dict[str, Tensor]) -> None:
-    """Run a task forward or backward, with as much work space as it asks for.
-
-    Args:
-        direction: "forward" or "backward".
-        task: its sizes.
-        arrays: plain tensors under the task's names.
-
-    Raises:
-        ValueError: if one is not what the kernel takes it for.
-    """
-    found = library()
-    assert found is not None
-    function = f"slicekit_given_{direction}"
-    measure, run = getattr(found.c, f"{function}_work"), getattr(found.c, function)
-    measure.restype = run.restype = ctypes.c_int64
-    fill(task, task.expected("readout" in arrays), arrays)
-    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
-    task.work, task.work_bytes = work.data_ptr(), work.numel()
-    check(run(ctypes.byref(task)), function)
+    return function("slicekit_given_chunk")(*map(ctypes.c_int64, sizes))

@@ -59,13 +59,13 @@ class Kernel:
 
     Args:
         name: `slicekit_{name}_{way}` runs it.
-        measure: the function that says how much work space a way needs, `{way}` for its name; it
-            takes the struct, and whether the pass is a backward one.
+        measure: the function that says how much work space a way needs, `{way}` for its name.
+        told: whether that function is also told if the pass is a backward one.
     """
 
-    def __init__(self, name: str, measure: str) -> None:
+    def __init__(self, name: str, measure: str, told: bool = False) -> None:
         """Look for nothing yet."""
-        self.name, self.measure = name, measure
+        self.name, self.measure, self.told = name, measure, told
 
     def call(self, way: str, task: Any, arrays: Mapping[str, Tensor | None]) -> None:
         """Run it, with as much work space as it asks for.
@@ -85,7 +85,8 @@ class Kernel:
     def bytes(self, way: str, task: Any) -> int:
         """How much work space it asks for."""
         name = self.measure.format(way=way)
-        needed = function(name)(byref(task), c_int64(way == "backward"))
+        told = (c_int64(way == "backward"),) if self.told else ()
+        needed = function(name)(byref(task), *told)
         check(max(0, -needed), name)
         return needed
 

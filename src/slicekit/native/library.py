@@ -134,6 +134,13 @@ def available() -> bool:
     return library() is not None
 
 
+def unsuited(x: Any) -> str | None:
+    """Why no kernel takes a tensor of this dtype on this device; None if kernels do."""
+    if x.device.type != "cpu" or str(x.dtype) not in ("torch.float32", "torch.float64"):
+        return f"there is no kernel for {x.dtype} on {x.device.type}"
+    return None if available() else reason()
+
+
 def reason() -> str:
     """Why there is no library; empty if there is one."""
     return _load()[1]

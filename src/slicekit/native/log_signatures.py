@@ -3,15 +3,16 @@
 import ctypes
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
 from slicekit.native.arrays import REAL, address, plain
-from slicekit.native.library import available, check, library
+from slicekit.native.kernel import function
+from slicekit.native.library import check, unsuited
 from slicekit.native.threads import threads
-from slicekit.paths.lie_bases import LieBasis
 
 DEEPEST = 16
 """The largest depth that the library takes."""
@@ -28,6 +29,35 @@ _POINTERS = (
 )
 
 
+class Basis(Protocol):
+    """What the library must know of a basis of the free Lie algebra; `paths.LieBasis` is one."""
+
+    @property
+    def channels(self) -> int:
+        """Letters."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """Longest words."""
+        ...
+
+    @property
+    def change(self) -> Any:
+        """The change of basis, by rows, columns and values."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """By level."""
+        ...
+
+
 class _Sizes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in _SIZES]
 
@@ -36,18 +66,14 @@ class _Pointers(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in _POINTERS]
 
 
-def suits(increments: Tensor, basis: LieBasis) -> bool:
-    """Whether the library is there and takes these increments (batch, length, channels)."""
-    return (
-        increments.device.type == "cpu"
-        and increments.dtype in (torch.float32, torch.float64)
-        and basis.channels > 1
-        and 1 < basis.depth <= DEEPEST
-        and available()
-    )
+def obstacle(increments: Tensor, basis: Basis) -> str | None:
+    """Why there is no kernel for increments (batch, length, channels); None if there is."""
+    if basis.channels < 2 or not 1 < basis.depth <= DEEPEST:
+        return f"{basis.channels} channels at depth {basis.depth} need none"
+    return unsuited(increments)
 
 
-def forward(increments: Tensor, basis: LieBasis, window: int, edges: Tensor | None) -> Tensor:
+def forward(increments: Tensor, basis: Basis, window: int, edges: Tensor | None) -> Tensor:
     """Coefficients (batch, windows, size) from increments (batch, length, channels) on the CPU.
 
     Args:
@@ -67,7 +93,7 @@ def forward(increments: Tensor, basis: LieBasis, window: int, edges: Tensor | No
 
 
 def pullback(
-    increments: Tensor, gradient: Tensor, basis: LieBasis, window: int, edges: Tensor | None
+    increments: Tensor, gradient: Tensor, basis: Basis, window: int, edges: Tensor | None
 ) -> Tensor:
     """The gradient of <gradient, coefficients> in the increments; zero outside of windows.
 
@@ -89,16 +115,14 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 def _call(
-    function: str,
+    name: str,
     increments: Tensor,
-    basis: LieBasis,
+    basis: Basis,
     window: int,
     edges: Tensor | None,
     gradients: tuple[Tensor, ...],
     result: Tensor,
 ) -> None:
-    found = library()
-    assert found is not None
     tables = _tables(basis)
     increments = plain(increments)
     edges = None if edges is None else edges.contiguous()
@@ -123,12 +147,11 @@ def _call(
             threads(increments.numel() * basis.size),
         )
     )
-    measure, run = found.c.slicekit_log_signatures_workspace, found.c[function]
-    measure.restype = run.restype = ctypes.c_int64
-    workspace = torch.empty(measure(sizes), dtype=torch.uint8)
-    pointers = [ctypes.c_void_p(x) for x in (given, *arrays, workspace.data_ptr())]
-    size = ctypes.c_int64(workspace.numel())
-    check(run(sizes, ctypes.byref(tables.pointers()), *pointers, size), function)
+    measured = function("slicekit_log_signatures_workspace")(sizes)
+    work = torch.empty(measured, dtype=torch.uint8, device="cpu")
+    pointers = [ctypes.c_void_p(x) for x in (given, *arrays, work.data_ptr())]
+    told = ctypes.byref(tables.pointers())
+    check(function(name)(sizes, told, *pointers, ctypes.c_int64(measured)), name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +171,7 @@ class _Tables:
 
 
 @lru_cache(maxsize=64)
-def _tables(basis: LieBasis) -> _Tables:
+def _tables(basis: Basis) -> _Tables:
     words = word_tables(basis.channels, basis.depth)
     return _Tables(
         places=torch.from_numpy(words.places),

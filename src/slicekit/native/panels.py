@@ -4,76 +4,41 @@ See native/include/slicekit_panels.h, which this mirrors.
 """
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_int64, c_void_p
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, Structure, byref, c_void_p
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicekit.native.arrays import REAL, Expected, address, fill
+from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes
+from slicekit.native.kinds import Kind
 from slicekit.native.library import check, library
 from slicekit.native.threads import threads
 
-BLOCKS, SKEW, LOW_RANK, HADAMARD = range(4)
 MOST_PARTS = 256
 MOST_RANK = 256
 
-
-@lru_cache(maxsize=8)
-def function(name: str) -> Any:
-    """A function of the library that takes a problem and returns a status or a size."""
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError(f"native {name}: there is no native library")
-    found = getattr(loaded.c, name)
-    found.restype = c_int64
-    return found
+KERNEL = Kernel("panels", "slicekit_panels_workspace", told=True)
 
 
 class _Part(Structure):
-    _fields_ = [(name, c_int64) for name in ("kind", "dim", "size", "exponential")]
+    _fields_ = sizes("kind", "dim", "size", "exponential")
 
 
 class _Problem(Structure):
     _fields_ = [
-        *(
-            (name, c_int64)
-            for name in (
-                "real",
-                "batch",
-                "length",
-                "channels",
-                "dim",
-                "columns",
-                "vocabulary",
-                "parts",
-                "rescale",
-                "restore",
-                "threads",
-            )
-        ),
+        *sizes("real", "batch", "length", "channels", "dim", "columns", "vocabulary", "parts"),
+        *sizes("rescale", "restore", "threads"),
         ("part", POINTER(_Part)),
         ("parameters", POINTER(c_void_p)),
-        *(
-            (name, c_void_p)
-            for name in (
-                "increments",
-                "index",
-                "state",
-                "inputs",
-                "states",
-                "factors",
-                "kept",
-                "in_states",
-                "in_last",
-            )
-        ),
+        *addresses("increments", "index", "state", "inputs", "states", "factors", "kept"),
+        *addresses("in_states", "in_last"),
         ("in_parameters", POINTER(c_void_p)),
-        *((name, c_void_p) for name in ("in_increments", "in_state", "in_inputs", "workspace")),
-        ("workspace_bytes", c_int64),
+        *addresses("in_increments", "in_state", "in_inputs"),
+        *WORK,
     ]
 
 
@@ -82,14 +47,14 @@ class Part:
     """One part of a direct sum.
 
     Attributes:
-        kind: BLOCKS, SKEW, LOW_RANK or HADAMARD.
+        kind: of the first four kinds.
         dim: rows of the state.
         size: block size, or rank.
         exponential: whether its flow is exp(A) instead of I + A.
         tensors: how many parameters it has.
     """
 
-    kind: int
+    kind: Kind
     dim: int
     size: int = 0
     exponential: bool = False
@@ -97,14 +62,14 @@ class Part:
     @property
     def tensors(self) -> int:
         """Number of parameters."""
-        return 3 if self.kind == LOW_RANK else 1
+        return 3 if self.kind == Kind.LOW_RANK else 1
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """How many numbers each parameter has for a channel."""
-        if self.kind == BLOCKS:
+        if self.kind == Kind.BLOCKS:
             return (self.dim * self.size,)
-        if self.kind == SKEW:
+        if self.kind == Kind.SKEW:
             return (self.dim * (self.size - 1) // 2,)
         return (self.dim, *[self.dim * self.size] * (self.tensors - 1))
 
@@ -133,108 +98,44 @@ class Panels:
     rescale: int
     restore: int
 
-    def _shape(self) -> tuple[int, int]:
+    @cached_property
+    def plan(self) -> "Plan":
+        """What follows from the sizes alone."""
         where = self.increments if self.index is None else self.index
-        return where.shape[0], where.shape[1]
-
-    def _sizes(self) -> _Problem:
-        """The problem without its arrays."""
-        batch, length = self._shape()
-        table = 0 if self.index is None else self.increments.shape[0]
-        count, made = len(self.parts), sum(sum(p.numbers) for p in self.parts)
-        parts = (_Part * count)(
-            *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in self.parts)
-        )
+        made = sum(sum(p.numbers) for p in self.parts)
         # int: shapes may be symbolic where only sizes are asked for.
-        return _Problem(
-            real=self.state.element_size(),
-            batch=int(batch),
-            length=int(length),
-            channels=int(self.increments.shape[-1]),
-            dim=int(self.state.shape[1]),
-            columns=int(self.state.shape[2]),
-            vocabulary=int(table),
-            parts=count,
-            rescale=self.rescale,
-            restore=self.restore,
-            threads=threads(int(batch * length * self.increments.shape[-1] * made)),
-            part=parts,
+        batch, length, channels = map(int, (*where.shape[:2], self.increments.shape[-1]))
+        _, dim, columns = self.state.shape
+        loaded = library()
+        return _plan(
+            self.parts,
+            self.state.element_size(),
+            *(batch, length, channels, int(dim), int(columns)),
+            0 if self.index is None else int(self.increments.shape[0]),
+            *(self.rescale, self.restore, threads(batch * length * channels * made)),
+            "" if loaded is None else loaded.isa,
         )
 
     def _problem(self) -> _Problem:
-        problem = self._sizes()
+        plan = self.plan
+        problem = _Problem.from_buffer_copy(plan.sizes)
         problem.parameters = self._pointers(self.parameters)
-        fill(
-            problem,
-            self._expected,
-            {
-                "increments": self.increments,
-                "index": self.index,
-                "state": self.state,
-                "inputs": self.inputs,
-            },
-        )
+        arrays = {"increments": self.increments, "index": self.index, "state": self.state}
+        fill(problem, plan.expected, {**arrays, "inputs": self.inputs})
         return problem
-
-    @cached_property
-    def _expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array."""
-        batch, length = self._shape()
-        dtype = self.state.dtype
-        state = self.state.shape, dtype
-        states = (batch, length, *self.state.shape[1:]), dtype
-        path = self.increments.shape, dtype
-        return {
-            "increments": path,
-            "in_increments": path,
-            "index": ((batch, length), torch.int64),
-            "state": ((batch, *self.state.shape[1:]), REAL.get(dtype.itemsize, torch.float32)),
-            "in_state": state,
-            "in_last": state,
-            "states": states,
-            "in_states": states,
-            "inputs": states,
-            "in_inputs": states,
-            "factors": (self._factor_shape(), dtype),
-        }
-
-    def _factor_shape(self) -> tuple[int, ...]:
-        batch, length = self._shape()
-        if not self.rescale:
-            return (0,)
-        return (batch, -(-length // self.rescale), *self.state.shape[1:])
-
-    def _keep(self, problem: _Problem, kept: Tensor | None) -> None:
-        """Set the address of the transitions that are kept, if they are."""
-        if kept is not None:
-            problem.kept = kept.data_ptr()  # how many there are depends on whether there are any
-            numbers = function("slicekit_panels_kept")(byref(problem))
-            problem.kept = address("kept", kept, ((numbers,), REAL[problem.real]))
 
     def _pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
         """Three for each part, null where it has fewer parameters."""
         addresses: list[int | None] = []
-        given, dtype = iter(tensors), REAL.get(self.state.element_size(), torch.float32)
-        channels = self.increments.shape[-1]
-        for part in self.parts:
-            counts = (channels * numbers for numbers in part.numbers)
-            own = [address("a parameter", next(given), (count, dtype)) for count in counts]
-            addresses += [*own, *[None] * (3 - part.tensors)]
+        given = iter(tensors)
+        for wanted in self.plan.parameters:
+            found = [address("a parameter", next(given), x) for x in wanted]
+            addresses += [*found, *[None] * (3 - len(found))]
         return (c_void_p * len(addresses))(*addresses)
-
-    def _workspace(self, problem: _Problem, backward: bool) -> Tensor:
-        size = function("slicekit_panels_workspace")(byref(problem), int(backward))
-        check(max(0, -size), "slicekit_panels_workspace")
-        workspace = torch.empty(size, dtype=torch.uint8)
-        problem.workspace = workspace.data_ptr()
-        problem.workspace_bytes = size
-        return workspace
 
     def kept_numbers(self) -> int:
         """How many numbers hold all transitions; 0 where they can't be kept."""
-        numbers = function("slicekit_panels_kept")(byref(self._sizes()))
-        check(max(0, -numbers), "slicekit_panels_kept")
-        return numbers
+        return self.plan.kept()
 
     def forward(self, kept: Tensor | None) -> tuple[Tensor, Tensor]:
         """Run all steps.
@@ -246,15 +147,12 @@ class Panels:
             The states (batch, length, dim, columns) and what they were divided by at the beginning
             of every window of `rescale` steps, (batch, windows, dim, columns), or nothing.
         """
-        problem = self._problem()
-        batch, length = self._shape()
-        states = self.state.new_empty(batch, length, *self.state.shape[1:])
-        factors = self.state.new_ones(self._factor_shape())
-        fill(problem, self._expected, {"states": states, "factors": factors})
-        self._keep(problem, kept)
-        workspace = self._workspace(problem, False)
-        check(function("slicekit_panels_forward")(byref(problem)), "slicekit_panels_forward")
-        del workspace  # held until here
+        plan, problem = self.plan, self._problem()
+        states = self.state.new_empty(plan.expected["states"][0])
+        factors = self.state.new_ones(plan.expected["factors"][0])
+        fill(problem, plan.expected, {"states": states, "factors": factors})
+        plan.keep(problem, kept)
+        KERNEL.run("forward", problem, plan.bytes("forward", problem))
         return states, factors
 
     def backward(
@@ -272,12 +170,12 @@ class Panels:
         Each of the first two takes a third of the products. That of the increments is empty unless
         it is wanted, and those of the parameters are unless these are trained.
         """
-        problem = self._problem()
+        plan, problem = self.plan, self._problem()
         found = [torch.empty_like(x) if trained else x.new_empty(0) for x in self.parameters]
         in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
         in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
-        self._keep(problem, kept)
+        plan.keep(problem, kept)
         arrays = {
             "states": states,
             "factors": factors,
@@ -287,13 +185,104 @@ class Panels:
             "in_state": in_state,
             "in_inputs": in_inputs,
         }
-        fill(problem, self._expected, arrays)
+        fill(problem, plan.expected, arrays)
         if trained:
             problem.in_parameters = self._pointers(found)
-        workspace = self._workspace(problem, True)
-        check(function("slicekit_panels_backward")(byref(problem)), "slicekit_panels_backward")
-        del workspace
+        KERNEL.run("backward", problem, plan.bytes("backward", problem))
         if states.shape[0] == 0:
             for x in (*found, in_increments):
                 x.zero_()
         return found, in_increments, in_state, in_inputs
+
+
+class Plan:
+    """What follows from the sizes of a problem alone, for all problems of these sizes.
+
+    Attributes:
+        sizes: the problem without its arrays.
+        expected: the shape and dtype of each array.
+        parameters: the same of each part's parameters.
+    """
+
+    def __init__(self, parts: tuple[Part, ...], **fields: int) -> None:
+        """Write it down for the kernel."""
+        self._parts = (_Part * len(parts))(
+            *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in parts)
+        )
+        self.sizes = _Problem(**fields, parts=len(parts), part=self._parts)
+        dtype = REAL.get(self.sizes.real, torch.float32)
+        channels = self.sizes.channels
+        self.expected = self._expected(dtype)
+        self.parameters = [[(channels * n, dtype) for n in part.numbers] for part in parts]
+        self._measured: dict[tuple, int] = {}
+
+    def _expected(self, dtype: torch.dtype) -> dict[str, Expected]:
+        q = self.sizes
+        state, factors = (q.batch, q.dim, q.columns), (0,)
+        path = (q.vocabulary, q.channels) if q.vocabulary else (q.batch, q.length, q.channels)
+        states = (q.batch, q.length, q.dim, q.columns)
+        if q.rescale:
+            factors = (q.batch, -(-q.length // q.rescale), q.dim, q.columns)
+        shapes = {"increments": path, "state": state, "last": state, "states": states}
+        shapes |= {"inputs": states, "factors": factors}
+        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"index": ((q.batch, q.length), torch.int64)}
+
+    def kept(self) -> int:
+        """How many numbers hold all transitions; 0 where they can't be kept."""
+        return self._once(("kept",), lambda: function("slicekit_panels_kept")(byref(self.sizes)))
+
+    def keep(self, problem: _Problem, kept: Tensor | None) -> None:
+        """Set the address of the transitions that are kept, if they are."""
+        if kept is None:
+            return
+        problem.kept = kept.data_ptr()  # how many there are depends on whether there are any
+        numbers = self._once(
+            ("are kept",), lambda: function("slicekit_panels_kept")(byref(problem))
+        )
+        problem.kept = address("kept", kept, ((numbers,), REAL[problem.real]))
+
+    def bytes(self, way: str, problem: _Problem) -> int:
+        """Work space of a pass, which also depends on which arrays there are."""
+        arrays = (problem.kept, problem.inputs, problem.in_increments, problem.in_parameters)
+        there = map(bool, arrays)
+        return self._once((way, *there), lambda: KERNEL.bytes(way, problem))
+
+    def _once(self, key: tuple, measure: Callable[[], int]) -> int:
+        if key not in self._measured:
+            found = measure()
+            check(max(0, -found), "slicekit_panels_kept")
+            self._measured[key] = found
+        return self._measured[key]
+
+
+@lru_cache(maxsize=256)
+def _plan(
+    parts: tuple[Part, ...],
+    real: int,
+    batch: int,
+    length: int,
+    channels: int,
+    dim: int,
+    columns: int,
+    vocabulary: int,
+    rescale: int,
+    restore: int,
+    team: int,
+    isa: str,
+) -> Plan:
+    """The key is all that a plan depends on: the instruction set too, which may be changed."""
+    return Plan(
+        parts,
+        real=real,
+        batch=batch,
+        length=length,
+        channels=channels,
+        dim=dim,
+        columns=columns,
+        vocabulary=vocabulary,
+        rescale=rescale,
+        restore=restore,
+        threads=team,
+    )

@@ -3,16 +3,16 @@
 A kernel's C struct begins with the sizes and arrays of `Problem`, and ends with its parameters.
 """
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, fill, plain
-from slicekit.native.library import check, library
+from slicekit.native import kernel
+from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads")
@@ -20,14 +20,10 @@ ARRAYS = ("increments", "state", "inputs", "states", "last", "factors")
 GRADIENTS = ("in_states", "in_last", "in_increments", "in_state", "in_inputs")
 
 
-class Problem(ctypes.Structure):
+class Problem(kernel.Task):
     """What the C structs of all scans of increments begin with."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in (*ARRAYS, *GRADIENTS, "workspace")),
-        ("workspace_bytes", ctypes.c_int64),
-    ]
+    _fields_: ClassVar = [*sizes(*SIZES), *addresses(*ARRAYS, *GRADIENTS), *WORK]
 
     def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array, from the sizes."""
@@ -44,8 +40,7 @@ class Problem(ctypes.Structure):
             shapes["factors"] = (self.batch, -(-self.length // self.rescale), self.columns)
         shapes |= self.parameters()
         found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"workspace": (self.workspace_bytes, torch.uint8)}
+        return found | {f"in_{name}": wanted for name, wanted in found.items()}
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the kernel's own arrays."""
@@ -61,15 +56,6 @@ def describe(problem: Problem, increments: Tensor, state: Tensor, rescale: int) 
         setattr(problem, name, size)
 
 
-def point(problem: Problem, **arrays: Tensor | None) -> None:
-    """Set addresses; the tensors outlive the call.
-
-    Raises:
-        ValueError: if one is not what the kernel takes it for.
-    """
-    fill(problem, problem.expected(), arrays)
-
-
 def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Tensor, Tensor]:
     """Room for all states, the last one and the factors."""
     batch, length, _ = increments.shape
@@ -78,31 +64,6 @@ def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Te
     shape = (batch, -(-length // rescale), columns) if rescale else (0,)
     factors = state.new_empty(shape)
     return states, torch.empty_like(state), factors
-
-
-def call(scan: str, way: str, problem: Any) -> None:
-    """Run slicekit_{scan}_{way} with as much work space as it asks for.
-
-    Args:
-        scan: the kernel's name.
-        way: "forward" or "backward".
-        problem: its C struct, filled but for `workspace` and `workspace_bytes`.
-
-    Raises:
-        RuntimeError: if there is no library, or the kernel refuses what it is given.
-    """
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError(f"native {scan} {way}: there is no native library")
-    measure = getattr(loaded.c, f"slicekit_{scan}_workspace")
-    measure.argtypes, measure.restype = [ctypes.c_void_p, ctypes.c_int64], ctypes.c_int64
-    run = getattr(loaded.c, f"slicekit_{scan}_{way}")
-    run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int64
-    needed = measure(ctypes.addressof(problem), int(way == "backward"))
-    check(-min(needed, 0), f"{scan} {way}")
-    workspace = torch.empty(needed, dtype=torch.uint8)
-    problem.workspace, problem.workspace_bytes = workspace.data_ptr(), needed
-    check(run(ctypes.addressof(problem)), f"{scan} {way}")
 
 
 @dataclass(frozen=True)
@@ -123,6 +84,9 @@ class IncrementKernel:
     trained: tuple[str, ...]
     size: Callable[[Any, dict[str, Tensor]], None]
 
+    def _kernel(self) -> Kernel:
+        return Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True)
+
     def problem(
         self, parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
     ) -> tuple[Problem, dict[str, Tensor]]:
@@ -131,9 +95,7 @@ class IncrementKernel:
         describe(problem, increments, state, rescale)
         held = {name: plain(parameters[name]) for name in self.names}
         self.size(problem, held)
-        held |= {"increments": plain(increments), "state": plain(state)}
-        point(problem, **held)
-        return problem, held
+        return problem, held | {"increments": plain(increments), "state": plain(state)}
 
     def forward(
         self,
@@ -162,9 +124,10 @@ class IncrementKernel:
         """
         problem, held = self.problem(parameters, increments, state, rescale)
         states, last, factors = outputs(increments, held["state"], rescale)
-        dense = None if inputs is None else plain(inputs)
-        point(problem, inputs=dense, states=states, last=last, factors=factors)
-        call(self.scan, "forward", problem)
+        held |= {"states": states, "last": last, "factors": factors}
+        if inputs is not None:
+            held["inputs"] = plain(inputs)
+        self._kernel().call("forward", problem, held)
         return states, last, factors
 
     def backward(
@@ -204,7 +167,7 @@ class IncrementKernel:
         in_increments = torch.empty_like(held["increments"])
         in_state = torch.empty_like(held["state"])
         in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
-        point(problem, **given, **{f"in_{name}": x for name, x in found.items()})
-        point(problem, in_increments=in_increments, in_state=in_state, in_inputs=in_inputs)
-        call(self.scan, "backward", problem)
+        given |= {f"in_{name}": x for name, x in found.items()}
+        rest = {"in_increments": in_increments, "in_state": in_state, "in_inputs": in_inputs}
+        self._kernel().call("backward", problem, {**held, **given, **rest})
         return found, in_increments, in_state, in_inputs

@@ -1,12 +1,14 @@
 """Selective scans; see native/include/slicekit_selective.h, which this mirrors."""
 
-import ctypes
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, fill, plain
-from slicekit.native.library import available, check, library
+from slicekit.native import kernel
+from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
 CHUNK = 64
@@ -18,15 +20,16 @@ RESULTS = ("outputs", "last", "starts")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
-class Task(ctypes.Structure):
+KERNEL = Kernel("selective", "slicekit_selective_{way}_work")
+
+
+class Task(kernel.Task):
     """`slicekit_selective` of slicekit_selective.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in ("lengths", *OPERANDS, *RESULTS)),
-        *((name, ctypes.c_void_p) for name in ("in_outputs", "in_last", *GRADIENTS)),
-        ("work", ctypes.c_void_p),
-        ("work_bytes", ctypes.c_int64),
+    _fields_: ClassVar = [
+        *sizes(*SIZES),
+        *addresses("lengths", *OPERANDS, *RESULTS, "in_outputs", "in_last", *GRADIENTS),
+        *WORK,
     ]
 
     def expected(self) -> dict[str, Expected]:
@@ -44,10 +47,9 @@ class Task(ctypes.Structure):
         return found | {"lengths": ((batch,), torch.int64)}
 
 
-def suits(inputs: Tensor) -> bool:
-    """Whether the library is there and takes tensors of this dtype on this device."""
-    known = inputs.dtype in (torch.float32, torch.float64)
-    return inputs.device.type == "cpu" and known and available()
+def obstacle(inputs: Tensor) -> str | None:
+    """Why there is no kernel for tensors of this dtype on this device; None if there is."""
+    return unsuited(inputs)
 
 
 def start_shape(inputs: Tensor, dim: int) -> tuple[int, ...]:
@@ -106,18 +108,10 @@ def _call(
     direction: str, operands: list[Tensor], lengths: Tensor | None, others: dict[str, Tensor]
 ) -> None:
     """Run a task; `others` are contiguous tensors under the task's names."""
-    loaded = library()
-    assert loaded is not None
-    function = f"slicekit_selective_{direction}"
-    measure, run = getattr(loaded.c, f"{function}_work"), getattr(loaded.c, function)
-    measure.restype = run.restype = ctypes.c_int64
     arrays = {name: plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
     if lengths is not None:
         arrays["lengths"] = lengths.contiguous()
     inputs = arrays["inputs"]
     dim = arrays["state"].shape[-1]
     task = Task(inputs.itemsize, *inputs.shape, dim, threads(4 * dim * inputs.numel()))
-    fill(task, task.expected(), arrays)
-    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
-    task.work, task.work_bytes = work.data_ptr(), work.numel()
-    check(run(ctypes.byref(task)), function)
+    KERNEL.call(direction, task, arrays)

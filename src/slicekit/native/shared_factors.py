@@ -3,11 +3,11 @@
 Its parameters are {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}.
 """
 
-import ctypes
 from typing import Any, ClassVar
 
 from torch import Tensor
 
+from slicekit.native.kernel import addresses, sizes
 from slicekit.native.problem import IncrementKernel, Problem
 
 NAMES = ("diagonal", "left", "right")
@@ -17,9 +17,8 @@ class _SharedFactors(Problem):
     """slicekit_shared_factors of slicekit_shared_factors.h."""
 
     _fields_: ClassVar = [
-        ("rank", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in NAMES),
-        *((f"in_{name}", ctypes.c_void_p) for name in NAMES),
+        *sizes("rank"),
+        *addresses(*NAMES, *(f"in_{name}" for name in NAMES)),
     ]
 
     def parameters(self) -> dict[str, tuple[int, ...]]:

@@ -1,12 +1,13 @@
 """Short causal convolutions: the mirror of native/include/slicekit_short_convolution.h."""
 
-import ctypes
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, fill, plain
-from slicekit.native.library import available, check, library
+from slicekit.native import kernel
+from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "size", "activation", "threads")
@@ -14,14 +15,16 @@ OPERANDS = ("x", "window", "weight", "bias")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
-class Task(ctypes.Structure):
+KERNEL = Kernel("short_convolution", "slicekit_short_convolution_work")
+
+
+class Task(kernel.Task):
     """`slicekit_short_convolution` of slicekit_short_convolution.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in (*OPERANDS, "outputs", "in_outputs", *GRADIENTS)),
-        ("work", ctypes.c_void_p),
-        ("work_bytes", ctypes.c_int64),
+    _fields_: ClassVar = [
+        *sizes(*SIZES),
+        *addresses(*OPERANDS, "outputs", "in_outputs", *GRADIENTS),
+        *WORK,
     ]
 
     def expected(self) -> dict[str, Expected]:
@@ -36,10 +39,9 @@ class Task(ctypes.Structure):
         return found | {f"in_{name}": wanted for name, wanted in found.items()}
 
 
-def suits(x: Tensor) -> bool:
-    """Whether the library is there and takes such inputs (batch, length, channels)."""
-    known = x.dtype in (torch.float32, torch.float64)
-    return x.device.type == "cpu" and known and x.shape[1] > 0 and available()
+def obstacle(x: Tensor) -> str | None:
+    """Why there is no kernel for such inputs (batch, length, channels); None if there is."""
+    return unsuited(x) if x.shape[1] > 0 else "there are no elements"
 
 
 def forward(operands: list[Tensor | None], activation: bool) -> Tensor:
@@ -80,16 +82,8 @@ def _call(
     direction: str, operands: list[Tensor | None], activation: bool, others: dict[str, Tensor]
 ) -> None:
     """Run a task; `others` are contiguous tensors under the task's names."""
-    loaded = library()
-    assert loaded is not None
-    function = f"slicekit_short_convolution_{direction}"
-    measure, run = loaded.c.slicekit_short_convolution_work, getattr(loaded.c, function)
-    measure.restype = run.restype = ctypes.c_int64
     named = zip(OPERANDS, operands, strict=True)
     arrays = {name: plain(x) for name, x in named if x is not None} | others
     x, size = arrays["x"], arrays["weight"].shape[-1]
     task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * size))
-    fill(task, task.expected(), arrays)
-    work = torch.empty(max(measure(ctypes.byref(task)), 0), dtype=torch.uint8)
-    task.work, task.work_bytes = work.data_ptr(), work.numel()
-    check(run(ctypes.byref(task)), function)
+    KERNEL.call(direction, task, arrays)

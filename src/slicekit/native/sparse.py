@@ -3,13 +3,13 @@
 Its parameters are {"values": (kept,), "places": (kept,) ascending into (channels, dim, dim)}.
 """
 
-import ctypes
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from slicekit.native.arrays import Expected
+from slicekit.native.kernel import addresses, sizes
 from slicekit.native.problem import IncrementKernel, Problem
 
 
@@ -17,8 +17,8 @@ class _Sparse(Problem):
     """slicekit_sparse of slicekit_sparse.h."""
 
     _fields_: ClassVar = [
-        ("kept", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("values", "places", "in_values")),
+        *sizes("kept"),
+        *addresses("values", "places", "in_values"),
     ]
 
     def parameters(self) -> dict[str, tuple[int, ...]]:

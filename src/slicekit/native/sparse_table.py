@@ -3,28 +3,27 @@
 See native/include/slicekit_sparse_table.h, which this mirrors.
 """
 
-import ctypes
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, fill, plain
-from slicekit.native.problem import call
+from slicekit.native import kernel
+from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.threads import threads
 
 SIZES = ("real", "vocabulary", "channels", "dim", "kept", "threads")
 ARRAYS = ("values", "places", "increments", "matrices", "in_matrices", "in_values", "in_increments")
 
 
-class _SparseTable(ctypes.Structure):
+KERNEL = Kernel("sparse_table", "slicekit_sparse_table_workspace", told=True)
+
+
+class _SparseTable(kernel.Task):
     """slicekit_sparse_table of slicekit_sparse_table.h."""
 
-    _fields_: ClassVar = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in (*ARRAYS, "workspace")),
-        ("workspace_bytes", ctypes.c_int64),
-    ]
+    _fields_: ClassVar = [*sizes(*SIZES), *addresses(*ARRAYS), *WORK]
 
     def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array, from the sizes."""
@@ -82,5 +81,4 @@ def _call(
     problem = _SparseTable(values.element_size(), vocabulary, channels, dim, kept, team)
     held = {"values": values, "places": places, "increments": increments}
     held = {name: plain(x) for name, x in held.items()}
-    fill(problem, problem.expected(), held | arrays)
-    call("sparse_table", way, problem)
+    KERNEL.call(way, problem, held | arrays)

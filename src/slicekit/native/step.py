@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from slicekit.native.arrays import REAL, Expected, address, fits
-from slicekit.native.library import check, library
-from slicekit.native.panels import HADAMARD, Part
+from slicekit.native.kernel import function
+from slicekit.native.kinds import Kind
+from slicekit.native.library import check
+from slicekit.native.panels import Part
 
-SPARSE, SHARED_FACTORS = HADAMARD + 1, HADAMARD + 2
 LARGEST_EXPONENTIAL = 16
 NOT_FINITE = 100
 
@@ -35,10 +36,8 @@ class _Plan(Structure):
 
 @lru_cache(maxsize=1)
 def _kernel() -> Any:
-    loaded = library()
-    assert loaded is not None
-    kernel = loaded.c.slicekit_step
-    kernel.argtypes, kernel.restype = [c_void_p] * 4, c_int64
+    kernel = function("slicekit_step")
+    kernel.argtypes = [c_void_p] * 4
     return kernel
 
 
@@ -57,7 +56,7 @@ class StepPlan:
 
     def __init__(
         self,
-        parts: Sequence[tuple[int, int, int, int]],
+        parts: Sequence[tuple[Kind, int, int, int]],
         parameters: Sequence[Sequence[Tensor]],
         batch: int,
         channels: int,
@@ -100,12 +99,12 @@ class StepPlan:
 
 
 def _expected(
-    kind: int, dim: int, size: int, channels: int, dtype: torch.dtype
+    kind: Kind, dim: int, size: int, channels: int, dtype: torch.dtype
 ) -> tuple[Expected, ...]:
     """How many numbers, and of which dtype, each parameter of a part has."""
-    if kind == SPARSE:  # the library looks at every place, at every step
+    if kind == Kind.SPARSE:  # the library looks at every place, at every step
         return (size, dtype), (size, torch.int64)
-    if kind == SHARED_FACTORS:
+    if kind == Kind.SHARED_FACTORS:
         counts: tuple[int, ...] = (dim, dim * size, dim * size)
     else:
         counts = Part(kind, dim, size).numbers

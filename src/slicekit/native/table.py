@@ -3,15 +3,15 @@
 See native/include/slicekit_table.h, which this mirrors.
 """
 
-import ctypes
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import Expected, fill, plain
-from slicekit.native.problem import call
+from slicekit.native import kernel
+from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "dim", "columns", "vocabulary", "rescale", "threads")
@@ -19,14 +19,28 @@ ARRAYS = ("matrices", "index", "state", "inputs", "states", "factors")
 GRADIENTS = ("in_states", "in_last", "in_matrices", "in_state", "in_inputs")
 
 
-class _Table(ctypes.Structure):
+KERNEL = Kernel("table", "slicekit_table_workspace", told=True)
+
+
+class _Table(kernel.Task):
     """slicekit_table of slicekit_table.h."""
 
-    _fields_: ClassVar = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in (*ARRAYS, *GRADIENTS, "workspace")),
-        ("workspace_bytes", ctypes.c_int64),
-    ]
+    _fields_: ClassVar = [*sizes(*SIZES), *addresses(*ARRAYS, *GRADIENTS), *WORK]
+
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array, from the sizes."""
+        batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
+        shapes: dict[str, tuple[int, ...]] = {
+            "matrices": (self.vocabulary, dim, dim),
+            **dict.fromkeys(("state", "last"), (batch, dim, columns)),
+            **dict.fromkeys(("states", "inputs"), (batch, length, dim, columns)),
+            "factors": (0,),
+        }
+        if self.rescale:
+            shapes["factors"] = (batch, -(-length // self.rescale), columns)
+        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {"index": ((batch, length), torch.int64)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,29 +109,12 @@ class Table:
         batch, length = self.index.shape
         dim, columns = self.state.shape[1:]
         team = threads(self.state.numel() * length * dim)
-        sizes = (self.state.element_size(), batch, length, dim, columns)
-        problem = _Table(*sizes, self.matrices.shape[0], self.rescale, team)
+        given = (self.state.element_size(), batch, length, dim, columns)
+        problem = _Table(*given, self.matrices.shape[0], self.rescale, team)
         held = {
             "matrices": plain(self.matrices),
             "index": plain(self.index),
             "state": plain(self.state),
             "inputs": None if self.inputs is None else plain(self.inputs),
         }
-        fill(problem, self._expected(), held | arrays)
-        call("table", way, problem)
-
-    def _expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array."""
-        dtype, (batch, length) = self.state.dtype, self.index.shape
-        dim, columns = self.state.shape[1:]
-        shapes: dict[str, tuple[int, ...]] = {
-            "matrices": (self.matrices.shape[0], dim, dim),
-            **dict.fromkeys(("state", "last"), (batch, dim, columns)),
-            **dict.fromkeys(("states", "inputs"), (batch, length, dim, columns)),
-        }
-        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {
-            "index": ((batch, length), torch.int64),
-            "factors": (self._factors(), dtype),
-        }
+        KERNEL.call(way, problem, held | arrays)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicekit.choices import kernel_serves
 from slicekit.native import log_signatures as native
 from slicekit.operators import Operator
 from slicekit.paths.lie_bases import LieBasis, hall, lyndon
@@ -33,7 +34,7 @@ def run_windows(
     Returns:
         (batch, windows, basis.size).
     """
-    if native.suits(increments, basis):
+    if kernel_serves("log-signatures", native.obstacle(increments, basis)):
         settings = (basis.name, basis.channels, basis.depth, window)
         return LOG_SIGNATURES(settings, (increments, edges))[0]
     return in_torch(increments, basis, window, edges)

@@ -9,6 +9,9 @@ from torch import Tensor
 from slicekit.scans.inputs import Outer
 from slicekit.scans.sources import Source
 
+KEEP_BYTES = 32 * 2**20
+"""Transitions up to this size in all are kept for the backward pass instead of made again."""
+
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
@@ -77,6 +80,14 @@ class Scan(ABC):
     @abstractmethod
     def run(self, recurrence: Recurrence) -> Solution:
         """Run all steps."""
+
+    def obstacle(self, recurrence: Recurrence) -> str | None:
+        """Why it can't run a recurrence; None if it can."""
+        return None
+
+    def reluctance(self, recurrence: Recurrence) -> str | None:
+        """Why one that comes after it is likely to be faster; None if none is."""
+        return None
 
 
 def contract(readout: Tensor, states: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicekit.scans.base import contract
+from slicekit.scans.base import KEEP_BYTES, contract
 from slicekit.scans.inputs import input_pullback, input_window
 from slicekit.scans.kernels import run
 from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
@@ -22,9 +22,6 @@ from slicekit.structures import Transition
 
 CHUNK_BYTES = 4 * 2**20
 """Transitions that exist at a time; more would leave the cache and page-fault."""
-
-KEEP_BYTES = 32 * 2**20
-"""Transitions up to this size in all are kept for the backward pass instead of made again."""
 
 
 @dataclass(frozen=True, eq=False)

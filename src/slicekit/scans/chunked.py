@@ -62,13 +62,17 @@ class Chunked(Scan):
 
     def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
         """What `run_opaque` takes."""
-        source = recurrence.source
-        reason = unknown(source)
-        if reason:
-            raise ValueError(f"scan={self!r} does not know {reason}; use Recurrent()")
+        source, obstacle = recurrence.source, self.obstacle(recurrence)
+        if obstacle is not None:
+            raise ValueError(f"scan={self!r} {obstacle}; use Recurrent()")
         if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
             return "outer", _narrowed(recurrence), self.size or 0
         return "chunked", recurrence, self.size or 0
+
+    def obstacle(self, recurrence: Recurrence) -> str | None:
+        """Transitions or structures that it does not know."""
+        reason = unknown(recurrence.source)
+        return f"does not know {reason}" if reason else None
 
 
 def unknown(source: Source) -> str:

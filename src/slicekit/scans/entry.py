@@ -21,7 +21,7 @@ from slicekit.flows import Flow, LogODE, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
-from slicekit.scans.choice import fastest
+from slicekit.scans.choice import asked_for, fastest
 from slicekit.scans.inputs import Outer
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
@@ -277,7 +277,8 @@ def _run(
     driven = _inputs(inputs, source, state, lengths, work)
     recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
     with autocast_off(state.columns.device):
-        found = (scan or fastest(recurrence)).run(recurrence)
+        chosen = fastest(recurrence) if scan is None else asked_for(scan, recurrence)
+        found = chosen.run(recurrence)
     if not projective:
         outputs = state.plain(found.outputs)
         return outputs.to(dtype), state.plain(found.last)

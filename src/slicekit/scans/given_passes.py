@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native.arrays import plain
-from slicekit.native.given import BLOCKS, DIAGONAL, LOW_RANK, RESULTS, Task, call, chunk_size
+from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
+from slicekit.native.kinds import Kind
 from slicekit.native.threads import threads
 from slicekit.scans.shapes import PassShapes
 from slicekit.structures import DiagonalTransition, Transition
@@ -60,7 +61,7 @@ class GivenPasses(PassShapes):
             state.new_empty(self.start_shape()),
         ]
         arrays = self._operands | dict(zip(RESULTS, results, strict=True))
-        call("forward", self._task(), arrays)
+        KERNEL.call("forward", self._task(), arrays)
         return results
 
     def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
@@ -74,7 +75,7 @@ class GivenPasses(PassShapes):
         found = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
         given = {"in_outputs": plain(in_outputs), "in_last": plain(in_last)}
         kept = dict(zip(RESULTS, map(plain, saved[:4]), strict=True))
-        call("backward", self._task(), operands | kept | given | found)
+        KERNEL.call("backward", self._task(), operands | kept | given | found)
         return list(found.values())
 
     @cached_property
@@ -92,23 +93,29 @@ class GivenPasses(PassShapes):
         batch, dim, columns = self.state.shape
         dtype, thin = self.state.dtype, self.transition.tensors()[-1]
         kind = KINDS[_names(self.transition)]
-        width = 1 if kind == DIAGONAL else thin.shape[-1]
-        return Task(
-            kind=kind,
+        width = 1 if kind == Kind.DIAGONAL else thin.shape[-1]
+        task = Task(
+            kind=NUMBERS[kind],
             real=dtype.to_real().itemsize,
             complex=int(dtype.is_complex),
             batch=batch,
             length=self.length,
             dim=dim,
             columns=columns,
-            block=thin.shape[-1] if kind == BLOCKS else 0,
-            rank=thin.shape[-1] if kind == LOW_RANK else 0,
+            block=thin.shape[-1] if kind == Kind.BLOCKS else 0,
+            rank=thin.shape[-1] if kind == Kind.LOW_RANK else 0,
             rescale=self.rescale,
             threads=threads(self.state.numel() * self.length * width),
         )
+        task.read_out = self.readout is not None
+        return task
 
 
-KINDS = {("diagonal",): DIAGONAL, ("blocks",): BLOCKS, ("diagonal", "left", "right"): LOW_RANK}
+KINDS = {
+    ("diagonal",): Kind.DIAGONAL,
+    ("blocks",): Kind.BLOCKS,
+    ("diagonal", "left", "right"): Kind.LOW_RANK,
+}
 
 
 def _names(transition: Transition) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """The fastest scan on a CPU: C++ kernels, with transitions that never leave the cache."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-from slicekit.native import available, reason
-from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.native import available, reason, warn_once
+from slicekit.scans.base import KEEP_BYTES, Recurrence, Scan, Solution
+from slicekit.scans.chunked import beats_native, by_products
 from slicekit.scans.native_runs import runs_of
 from slicekit.scans.opaque import run_opaque
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
@@ -22,8 +23,14 @@ class Native(Scan):
     A sequential loop over time for each sequence, on as many threads as torch uses. `solve` and
     `propagate` choose it by themselves wherever it applies; naming it makes sure of it.
 
+    Args:
+        keep: bytes of transitions that may be kept for the backward pass instead of made again;
+            None for 32 MiB.
+
     First derivatives in reverse mode only: for others use `Recurrent`.
     """
+
+    keep: int | None = field(default=None, repr=False)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Run all steps.
@@ -35,12 +42,27 @@ class Native(Scan):
 
     def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
         """What `run_opaque` takes."""
-        if not available():
-            raise ValueError(f"scan=Native(): {reason()}")
-        obstacle = why_not(recurrence.source, recurrence.readout is not None)
-        if obstacle:
+        obstacle = self.obstacle(recurrence)
+        if obstacle is not None:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
-        return "native", recurrence, 0
+        return "native", recurrence, KEEP_BYTES if self.keep is None else self.keep
+
+    def obstacle(self, recurrence: Recurrence) -> str | None:
+        """No kernel for it, or no kernels at all, which is said aloud, once."""
+        obstacle = why_not(recurrence.source, recurrence.readout is not None)
+        if not obstacle and not available():
+            warn_once()
+            return reason()
+        return obstacle or None
+
+    def reluctance(self, recurrence: Recurrence) -> str | None:
+        """Where matrix products are faster."""
+        source, inputs, readout = recurrence.source, recurrence.inputs, recurrence.readout
+        if not by_products(source, inputs, readout, recurrence.projective):
+            return None
+        if not beats_native(source, recurrence.state):
+            return None
+        return "matrix products are faster for states of this size, at this length"
 
 
 def why_not(source: Source, readout: bool) -> str:

@@ -1,6 +1,7 @@
 """The two passes of the native scan: the same contract as `chunk_passes`, by C++ kernels."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,20 +9,18 @@ from torch import Tensor
 
 from slicekit.native import shared_factors, sparse
 from slicekit.native.arrays import plain
+from slicekit.native.kinds import Kind
 from slicekit.native.panels import Panels
 from slicekit.native.table import Table
 from slicekit.scans import token_matrices
 from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.native_runs import PANELS, SPARSE, Run, runs_of
+from slicekit.scans.native_runs import PANELS, Run, runs_of
 from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
 
-KEEP_BYTES = 32 * 2**20
-"""Transitions up to this size in all are kept for the backward pass instead of made again."""
-
 RESTORE_EVERY = 32
-"""Steps after which rotations get their norm back."""
+"""Steps after which rotations get their norm back: it costs a kernel less than `kernels.run`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class NativePasses(PassShapes):
         state: (batch, dim, columns), the initial state.
         inputs: no tensor, one (dense inputs) or two (outer products).
         readout: (batch, length, dim) or None.
-        size: not used; kernels choose their own chunks.
+        size: bytes of transitions that may be kept for the backward pass.
         rescale: steps between two divisions of a projective state; 0 for a plain one.
     """
 
@@ -49,21 +48,25 @@ class NativePasses(PassShapes):
         """Number of steps."""
         return self.source.length
 
+    @cached_property
+    def _engine(self) -> "_Made | _Given":
+        return _Given(self) if isinstance(self.source, FromTransitions) else _Made(self)
+
     def start_shape(self) -> tuple[int, ...]:
         """What a readout's backward pass starts from; nothing without one."""
-        return _engine(self).start_shape()
+        return self._engine.start_shape()
 
     def keeps(self) -> bool:
         """Whether the transitions should be kept for the backward pass."""
-        return _engine(self).kept_numbers() > 0
+        return self._engine.kept_numbers() > 0
 
     def blank_kept(self) -> list[Tensor]:
         """What `forward` keeps, for its shapes."""
-        return [self.state.new_empty(_engine(self).kept_numbers())]
+        return [self.state.new_empty(self._engine.kept_numbers())]
 
     def forward(self, keep: bool) -> list[Tensor]:
         """Run all steps: outputs, last state, factors, starts, and the transitions if kept."""
-        return _engine(self).forward(keep)
+        return self._engine.forward(keep)
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -75,12 +78,7 @@ class NativePasses(PassShapes):
         """
         in_outputs, in_last = plain(in_outputs), plain(in_last)
         kept = [plain(x) for x in saved]  # hooks on saved tensors may have moved them
-        return _engine(self).backward(kept, in_outputs, in_last, needed)
-
-
-def _engine(passes: NativePasses) -> "_Made | _Given":
-    kind = _Given if isinstance(passes.source, FromTransitions) else _Made
-    return kind(passes)
+        return self._engine.backward(kept, in_outputs, in_last, needed)
 
 
 class _Made:
@@ -99,6 +97,11 @@ class _Made:
         return (0,)
 
     def kept_numbers(self) -> int:
+        """What `forward` keeps at most."""
+        return self._kept_numbers
+
+    @cached_property
+    def _kept_numbers(self) -> int:
         """Of the transitions, or of what a table is made of, where one kernel keeps them."""
         first, *others = self.runs
         if others:
@@ -110,7 +113,7 @@ class _Made:
             numbers = self._panels(first, passes.state, None, bound=False).kept_numbers()
         else:
             numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
-        return numbers if numbers * passes.state.element_size() <= KEEP_BYTES else 0
+        return numbers if numbers * passes.state.element_size() <= passes.size else 0
 
     def _panels(self, run: Run, state: Tensor, inputs: Tensor | None, bound: bool = True) -> Panels:
         """The problem of a run; for its sizes alone parameters need not be bound."""
@@ -212,7 +215,7 @@ class _Made:
             table = self._table(self._matrices(run, kept), state, inputs)
             states, factors = table.forward()
             return states, self._each_row(run, factors)
-        kernel = sparse if run.kernel == SPARSE else shared_factors
+        kernel = sparse if run.kernel is Kind.SPARSE else shared_factors
         states, _, factors = kernel.forward(
             self._named(run), self._increments(), state, inputs, self.passes.rescale
         )
@@ -311,7 +314,7 @@ class _Made:
             in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
             found, moved = token_matrices.pull(run, self._named(run), self.path, in_matrices)
             return {own[name]: x for name, x in found.items()}, moved, first, driven
-        kernel = sparse if run.kernel == SPARSE else shared_factors
+        kernel = sparse if run.kernel is Kind.SPARSE else shared_factors
         found, moved, first, driven = kernel.backward(
             self._named(run),
             self._increments(),

@@ -31,7 +31,8 @@ from slicekit.checks import (
     check_same_device,
     check_shape,
 )
-from slicekit.native import available, reason, warn_once
+from slicekit.choices import kernel_serves
+from slicekit.native import available, warn_once
 from slicekit.native import selective as native
 from slicekit.operators import Operator
 from slicekit.paths import mask_past_end
@@ -127,11 +128,11 @@ def _run(
     if scan is not None and scan.collective:
         return _run_together(operands, lengths, scan)
     if scan is None or isinstance(scan, Native):
-        if native.suits(inputs):
+        obstacle = native.obstacle(inputs)
+        if kernel_serves("selective scan", obstacle, "chunks of torch"):
             outputs, last, _ = SELECTIVE_SCAN((), (*operands, lengths))
             return outputs, last
         if scan is not None:
-            obstacle = reason() or f"there is no kernel for {inputs.dtype} on {inputs.device.type}"
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
         if inputs.device.type == "cpu" and not available():
             warn_once()

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native import sparse_table
-from slicekit.scans.native_runs import SPARSE, Run
+from slicekit.native.kinds import Kind
+from slicekit.scans.native_runs import Run
 
 LARGEST = 2**27
 """Numbers of all matrices up to which they are tabulated at all."""
@@ -31,7 +32,7 @@ def pays(run: Run, held: dict[str, Tensor], table: Tensor, positions: int) -> bo
     square = run.dim**2
     if vocabulary * square > LARGEST:
         return False
-    if run.kernel == SPARSE:
+    if run.kernel is Kind.SPARSE:
         making, alone = held["values"].numel(), held["values"].numel()
     else:
         making, alone = SUMMING * channels * square, 2 * held["left"].numel()
@@ -47,7 +48,7 @@ def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) 
     """
     numbers = table.new_empty(table.shape[0] * run.dim**2) if kept is None else kept
     matrices = numbers.view(-1, run.dim, run.dim)
-    if run.kernel == SPARSE:
+    if run.kernel is Kind.SPARSE:
         sparse_table.forward(held["values"], held["places"], table, matrices)
         return matrices
     torch.mm(table, _products(held), out=matrices.flatten(1))
@@ -59,7 +60,7 @@ def pull(
     run: Run, held: dict[str, Tensor], table: Tensor, gradient: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Gradients of the parameters by name, and of the table, from those of the matrices."""
-    if run.kernel == SPARSE:
+    if run.kernel is Kind.SPARSE:
         values, moved = sparse_table.backward(held["values"], held["places"], table, gradient)
         return {"values": values}, moved
     flat = gradient.flatten(1)

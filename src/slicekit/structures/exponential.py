@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from slicekit.choices import kernel_serves
 from slicekit.dispatch import vjp
 from slicekit.handles import recording
 from slicekit.native import exponential as native
@@ -67,7 +68,9 @@ def _exponential(a: Tensor) -> Tensor:
 
 def _forward(operands: list[Tensor]) -> tuple[Tensor]:
     (a,) = operands
-    return (native.forward(a) if native.suits(a) else _exponential(a).contiguous(),)
+    if kernel_serves("exponentials", native.obstacle(a)):
+        return (native.forward(a),)
+    return (_exponential(a).contiguous(),)
 
 
 def _shapes(operands: list[Tensor]) -> tuple[Tensor]:
@@ -78,7 +81,7 @@ def _backward(
     operands: list[Tensor], results: Any, cotangents: list[Tensor], needed: Any
 ) -> tuple[Tensor, ...]:
     (a,) = operands
-    if native.suits(a):
+    if native.obstacle(a) is None:
         return (native.pullback(a, cotangents[0]),)
     return vjp(lambda x: (_exponential(x),), a)[1](tuple(cotangents))
 

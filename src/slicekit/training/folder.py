@@ -26,6 +26,7 @@ from slicekit.training.checkpoints import (
 )
 from slicekit.training.reports import Report
 from slicekit.training.settings import Settings
+from slicekit.version import __version__
 
 TRAINING = "training"
 """The table of config.toml that holds the settings."""
@@ -321,6 +322,4 @@ def _check_same(path: Path, stored: Mapping[str, Any], given: Mapping[str, Any])
 
 
 def _header() -> str:
-    import slicekit
-
-    return f"# slicekit {slicekit.__version__}, torch {torch.__version__}: this repeats the run."
+    return f"# slicekit {__version__}, torch {torch.__version__}: this repeats the run."

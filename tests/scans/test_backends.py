@@ -1,0 +1,127 @@
+"""Which scan is taken, why not the others, and how to add one, or a structure, from outside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+import slicekit as sk
+from slicekit.choices import Choice, explain
+from slicekit.native import available
+from slicekit.native.kinds import Kind
+from slicekit.scans import Recurrence, Recurrent, Scan, Solution, choice, lowering
+from slicekit.scans.lowering import Part, lower, lowers
+from slicekit.structures import DiagonalTransition, Structure
+from slicekit.structures.block_diagonal import Blocks
+
+needs_kernels = pytest.mark.skipif(not available(), reason="no native library")
+
+
+@dataclass(frozen=True)
+class Renamed(Blocks):
+    """A stranger's structure: blocks under another name, with entries twice as large."""
+
+    def init(self, channels: int, generator: torch.Generator | None = None, **rest: float) -> dict:
+        return {"matrices": super().init(channels, generator, **rest)["blocks"]}
+
+    def combine(self, parameters: dict[str, Tensor], increments: Tensor):
+        return super().combine({"blocks": parameters["matrices"]}, increments)
+
+    def euler(self, parameters: dict[str, Tensor], increments: Tensor):
+        return super().euler({"blocks": parameters["matrices"]}, increments)
+
+    @property
+    def bilinear(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Twice(Scan):
+    """A stranger's backend: the plain loop, for vectors of four numbers."""
+
+    def obstacle(self, recurrence: Recurrence) -> str | None:
+        return None if recurrence.source.dim == 4 else "takes four rows"
+
+    def run(self, recurrence: Recurrence) -> Solution:
+        found = Recurrent().run(recurrence)
+        return Solution(found.outputs * 2, found.last)
+
+
+def problem(structure: Structure) -> tuple:
+    return structure, structure.init(3), torch.randn(2, 5, 3) / 4, torch.randn(2, structure.dim)
+
+
+@pytest.fixture
+def no_rules_left() -> Iterator[None]:
+    before = dict(lowering._rules)
+    yield
+    lowering._rules.clear()
+    lowering._rules.update(before)
+    lowering._known.clear()
+
+
+@needs_kernels
+def test_a_strangers_structure_runs_on_kernels_once_it_says_what_it_is(
+    no_rules_left: None,
+) -> None:
+    given = problem(Renamed(4, 2))
+    before = explain(sk.solve, *given)
+    assert before.choices[0].others == (("Native()", "there is no kernel for Renamed"),)
+    slow, _ = sk.solve(*given)
+
+    @lowers(Renamed)
+    def _(structure: Renamed, exponential: bool) -> Part:
+        return Part(Kind.BLOCKS, structure.dim, ("matrices",), structure.block, exponential)
+
+    assert explain(sk.solve, *given).choices == (Choice(before.choices[0].what, "Native()", ()),)
+    torch.testing.assert_close(sk.solve(*given)[0], slow)
+
+
+def test_a_strangers_backend_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    four, eight = problem(sk.Dense(4)), problem(sk.Dense(8))
+    plain, other = sk.solve(*four)[0], sk.solve(*eight)[0]
+    monkeypatch.setattr(choice, "BACKENDS", [Twice(), *choice.BACKENDS])
+    torch.testing.assert_close(sk.solve(*four)[0], 2 * plain)
+    torch.testing.assert_close(sk.solve(*eight)[0], other)
+    (said,) = explain(sk.solve, *eight).choices
+    assert said.others[0] == ("Twice()", "takes four rows")
+
+
+def test_where_no_backend_applies_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "BACKENDS", [Twice()])
+    with pytest.raises(ValueError, match=r"no scan applies: Twice\(\): takes four rows"):
+        sk.solve(*problem(sk.Dense(8)))
+
+
+def test_a_scan_that_was_asked_for_is_named() -> None:
+    layer = sk.SLiCE(3, sk.Diagonal(8), scan=sk.Chunked(4))
+    told = str(sk.explain(layer, torch.randn(2, 5, 3)))
+    assert told == "scan of Diagonal(dim=8, scale=1.0): Chunked(size=4) (asked for)"
+
+
+@needs_kernels
+def test_other_kernels_explain_themselves_too() -> None:
+    layer = sk.SLiCE(3, sk.Dense(80), flow=sk.LogODE(2, 2))
+    what = {c.what: c for c in sk.explain(layer, torch.randn(2, 5, 3)).choices}
+    assert what["log-signatures"].taken == "kernel"
+    assert what["exponentials"].others == (("kernel", "torch's products are faster for 80 rows"),)
+
+
+def test_transitions_nobody_knows_go_to_the_loop() -> None:
+    class Own(DiagonalTransition):
+        pass
+
+    (said,) = explain(sk.propagate, Own(torch.rand(2, 5, 3)), torch.rand(2, 3)).choices
+    assert said.taken == "Recurrent()"
+    assert [way for way, _ in said.others] == ["Native()", "Chunked(size=None)"]
+
+
+def test_rules_are_for_exactly_their_type() -> None:
+    @dataclass(frozen=True)
+    class Halved(sk.Diagonal):
+        def combine(self, parameters, increments):
+            return super().combine(parameters, increments / 2)
+
+    assert lower(Halved(4), sk.Euler()) == "there is no kernel for Halved"
