@@ -15,8 +15,8 @@ BESIDE = {
 
 ROOMS = (
     *("native", "paths", "structures", "flows", "scans", "layers", "mixers"),
-    *("configurations", "serialisation", "converters"),
-    *("tasks", "training", "catalogue", "estimators", "__init__", "parallel", "engines"),
+    *("configurations", "serialisation", "converters", "parallel"),
+    *("tasks", "training", "catalogue", "estimators", "__init__", "engines"),
     *("studies", "sweeps", "jax", "bench", "cli", "__main__"),
 )
 """From top to bottom; `__init__` is `import slicekit`, whose names are those of the rooms above."""
