@@ -29,7 +29,10 @@ class Associative(Scan):
             ValueError: for projective states, whose products could overflow.
         """
         if recurrence.projective:
-            raise ValueError("scan=Associative() can't carry projective states; use Chunked()")
+            raise ValueError(
+                "scan=Associative() can't carry projective states: it forms the products of all "
+                "prefixes, which overflow where a state does not; use Chunked(), or leave scan=None"
+            )
         source = recurrence.source
         transition = closed(source.transition(source.steps()))
         states = prefixes(transition, dense_inputs(recurrence.inputs), recurrence.state)
