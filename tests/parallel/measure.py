@@ -17,7 +17,6 @@ from torch.multiprocessing.spawn import spawn
 
 import slicekit as sk
 from slicekit.parallel import Sharded
-from slicekit.scans import native_passes
 
 
 def problem(batch: int, length: int, dim: int, block: int, channels: int) -> Any:
@@ -31,7 +30,7 @@ def problem(batch: int, length: int, dim: int, block: int, channels: int) -> Any
 
 def work(ranks: int, batch: int, length: int, *sizes: int) -> float:
     """Sharded over unsharded."""
-    native_passes.KEEP_BYTES = 0
+    again = sk.Native(keep=0)
     structure, parameters, increments, state = problem(batch, length // ranks, *sizes)
 
     def seconds(scan: Any) -> float:
@@ -42,9 +41,9 @@ def work(ranks: int, batch: int, length: int, *sizes: int) -> float:
 
     ratios = []
     for _ in range(8):
-        alone = seconds(None)
+        alone = seconds(again)
         dist.barrier()
-        ratios.append(seconds(Sharded()) / alone)
+        ratios.append(seconds(Sharded(inner=again)) / alone)
         dist.barrier()
     return sorted(ratios[1:])[3]
 

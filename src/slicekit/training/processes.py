@@ -180,8 +180,8 @@ class TogetherProcesses(Processes):
         lengths = (share.lengths - start).clamp(0, stop - start)
         if joint.is_series:
             return Batch(share.inputs[:, start:stop], share.targets, share.supervised, lengths)
-        columns = (x[:, start:stop] for x in (share.inputs, share.targets, share.supervised))
-        return Batch(*columns, lengths)
+        columns = [x[:, start:stop] for x in (share.inputs, share.targets, share.supervised)]
+        return Batch(columns[0], columns[1], columns[2], lengths)
 
     def add_up(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum; those of one dtype travel together."""
