@@ -24,7 +24,7 @@ def test_torch_is_never_imported() -> None:
 
 
 def test_the_names_are_those_of_torch() -> None:
-    only_torch = {"Duration", "SliceClassifier", "SliceRegressor", "cite"}
+    only_torch = {"Duration", "SliceClassifier", "SliceRegressor", "cite", "explain"}
     only_jax = {"Sharded", "from_log_linear_cde"}
     assert set(sj.__all__) - only_jax == set(slicekit.__all__) - only_torch
 

@@ -202,3 +202,11 @@ def test_without_the_library_pure_jax_serves_which_is_said_once(wish: str, words
     )
     assert run.returncode == 0, run.stderr
     assert words in run.stdout and run.stdout.count("without its C++ kernels") <= 1
+
+
+def test_gradients_are_the_same_whether_transitions_are_kept_or_made_again() -> None:
+    layer = sj.SLiCE(3, sj.BlockDiagonal(8, 4), scan=sj.Native(keep=0), key=jax.random.key(0))
+    other = sj.SLiCE(3, sj.BlockDiagonal(8, 4), scan=sj.Native(), key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (2, 9, 3))
+    found, expected = (jax.grad(lambda x, m=m: (m(x) ** 2).sum())(x) for m in (layer, other))
+    assert jnp.allclose(found, expected, rtol=1e-5)

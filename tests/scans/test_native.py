@@ -388,16 +388,20 @@ def run_without(wish: str) -> tuple[str, str, list[str]]:
     return refusal, engines, [line for line in warned if line]
 
 
+ADVICE = "leave scan=None or use Chunked()"
+
+
 def test_switched_off_it_gives_way_in_silence() -> None:
     refusal, engines, warned = run_without("off")
-    assert refusal == "scan=Native(): switched off by SLICEKIT_NATIVE=off"
+    assert refusal == f"scan=Native(): switched off by SLICEKIT_NATIVE=off; {ADVICE}"
     assert engines.split() == ["chunked"] * 6
     assert warned == []
 
 
 def test_without_a_library_it_gives_way_with_one_warning() -> None:
     refusal, engines, warned = run_without("/nonexistent/library.so")
-    assert refusal == "scan=Native(): SLICEKIT_NATIVE=/nonexistent/library.so is no file"
+    reason = "SLICEKIT_NATIVE=/nonexistent/library.so is no file"
+    assert refusal == f"scan=Native(): {reason}; {ADVICE}"
     assert engines.split() == ["chunked"] * 6
     assert len(warned) == 1
     assert warned[0].startswith("RuntimeWarning: slicekit runs without its C++ kernels")

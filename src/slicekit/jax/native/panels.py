@@ -66,12 +66,14 @@ class Panels(Kernel):
         tokens: whether the increments are a table and an index.
         driven: whether there are inputs.
         rescale: steps between two divisions of the state; 0 for none.
+        keep: bytes of transitions that may be kept for the backward pass.
     """
 
     parts: tuple[Part, ...]
     tokens: bool
     driven: bool
     rescale: int
+    keep: int = KEEP_BYTES
 
     @property
     def count(self) -> int:
@@ -96,7 +98,7 @@ class Panels(Kernel):
             results.append(jax.ShapeDtypeStruct(shape, state.dtype))
         plan = self._plan(path, where, state)
         numbers = kept_numbers(plan) if save else 0
-        keep = 0 < numbers * state.dtype.itemsize <= KEEP_BYTES
+        keep = 0 < numbers * state.dtype.itemsize <= self.keep
         if keep:
             results.append(jax.ShapeDtypeStruct((numbers,), state.dtype))
         plan[FIELDS.index("keep")] = keep

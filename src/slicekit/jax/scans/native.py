@@ -1,6 +1,6 @@
 """The fastest scan on a CPU: C++ kernels, with transitions that never leave the cache."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from slicekit.jax.native.kernel import run
 from slicekit.jax.native.panels import (
     BLOCKS,
     HADAMARD,
+    KEEP_BYTES,
     LOW_RANK,
     MOST_PARTS,
     MOST_RANK,
@@ -51,7 +52,13 @@ class Native(Scan):
     A sequential loop over time for each sequence. `solve` chooses it by itself wherever it applies;
     naming it makes sure of it. Gradients in reverse mode are the kernels' too; forward mode and
     higher derivatives are those of `Recurrent`.
+
+    Args:
+        keep: bytes of transitions that may be kept for the backward pass instead of made again;
+            None for 8 MiB.
     """
+
+    keep: int | None = field(default=None, repr=False)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Run all steps.
@@ -69,7 +76,10 @@ class Native(Scan):
         inputs = dense_inputs(recurrence.inputs)
         rescale = WINDOW if recurrence.projective else 0
         tokens = isinstance(source, FromTokens)
-        kernel = Panels(tuple(leaf.part for leaf in leaves), tokens, inputs is not None, rescale)
+        keep = KEEP_BYTES if self.keep is None else self.keep
+        kernel = Panels(
+            tuple(leaf.part for leaf in leaves), tokens, inputs is not None, rescale, keep
+        )
         arrays = [x for leaf in leaves for x in leaf.arrays(source.parameters)]
         arrays += [source.table, source.index.T] if tokens else [_batch_first(source.increments)]
         arrays += [recurrence.state] + ([] if inputs is None else [_batch_first(inputs)])
