@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from slicekit.cli import engines
 from slicekit.cli.lengths import GRAMMAR
 from slicekit.cli.settings import parse_value, with_settings
 
@@ -20,10 +21,6 @@ TaskOptions = Annotated[
     typer.Option(
         "--task-option", metavar="KEY=VALUE", help="An argument of the task; may be repeated."
     ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default."),
 ]
 Threads = Annotated[
     int | None,
@@ -81,7 +78,7 @@ def train_command(
         typer.Option(metavar="FILE.toml", help="Options from a file; those given here beat it."),
     ] = None,
     trust: Trust = False,
-    device: Device = None,
+    device: engines.Device = None,
     threads: Threads = None,
     parallel: Annotated[
         str | None,
@@ -210,7 +207,7 @@ def evaluate_command(
         bool, typer.Option("--diagnose", help="Also tell how far the model can be trusted.")
     ] = False,
     as_json: Json = False,
-    device: Device = None,
+    device: engines.Device = None,
     threads: Threads = None,
 ) -> None:
     """Measure a trained model at given lengths, over all positions and at the last.

@@ -1,4 +1,4 @@
-"""Options of commands that do many runs: where they are done, and how many at a time."""
+"""Options of commands that do runs: where they are done, and how many at a time."""
 
 from typing import Annotated, Any
 
@@ -38,6 +38,11 @@ Options = Annotated[
         metavar="NAME=VALUE",
         help="What a run takes of the engine, as in cpus=2, gpus=1, memory=8, partition=long.",
     ),
+]
+
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default."),
 ]
 
 

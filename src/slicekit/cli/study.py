@@ -71,9 +71,7 @@ def study_command(
     engine: engines.EngineName = "local",
     address: engines.Address = None,
     option: engines.Options = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default.")
-    ] = None,
+    device: engines.Device = None,
     quick: Annotated[
         bool,
         typer.Option(

@@ -25,9 +25,7 @@ def sweep_command(
     engine: engines.EngineName = "local",
     address: engines.Address = None,
     option: engines.Options = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; cpu by default.")
-    ] = None,
+    device: engines.Device = None,
 ) -> None:
     """Try settings and sizes, and see which are best and what mattered, by validation alone.
 
