@@ -38,6 +38,7 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["languages", "--seeds", "0,one"], "--seeds 0,one, expected integers as in 0,1,2"),
         (["a5-layers", "--lengths", "5:3"], "5:3"),
         (["languages", "--steps", "0"], "--steps"),
+        (["languages", "--budget", "8 hours"], "budget='8 hours', expected hours, minutes"),
         (["languages", "--engine", "slrum"], "unknown engine 'slrum', did you mean 'slurm'?"),
         (["languages", "--address", "10.0.0.1:1"], "but engine local has none"),
         (["languages", "--engine", "ray", "--option", "gpus"], "--option gpus, expected NAME="),
@@ -63,6 +64,10 @@ def test_finished_runs_are_shown_beside_the_paper(tmp_path: Path) -> None:
     for expected in (f"{plan.name}: ", "95.00% in validation", "(kept)", "1 at every length"):
         assert expected in result.stdout
     assert "results.json, results.md" in result.stdout
+    short = invoke(*arguments, "--seeds", "0,1", "--budget", "0s")
+    assert short.exit_code == 0
+    assert "1 of 2 runs are done, 0 stopped on the way, 1 not begun" in short.stdout
+    assert "the same command again goes on from here" in short.stdout
 
     (folder / "evaluation.json").write_text("{")
     failed = invoke(*arguments)

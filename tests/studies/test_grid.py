@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from slicekit.engines import Answer, Local, local
+from slicekit.engines import Answer, Engine, Local, Order, local
+from slicekit.engines.base import Job
 from slicekit.engines.workers import Worker, command
 from slicekit.locks import InUse, writing
 from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, make
+from slicekit.studies.budgets import Budget, seconds_of
 from slicekit.studies.plans import Test
 from slicekit.studies.runs import RESULTS, finished, perform
 from slicekit.studies.worker import LOCK, LOG, _do
@@ -42,6 +44,20 @@ class Notes(GridWatcher):
         self.faults[name] = why
 
 
+class Written(Notes):
+    """Also notes which runs the results hold, whenever time has passed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path, self.seen = folder / "results.json", [[]]
+
+    def moved(self, standing: Standing) -> None:
+        if self.path.exists():
+            runs = json.loads(self.path.read_text())["runs"]
+            names = [run["plan"]["name"] for run in runs]
+            self.seen += [names] if names != self.seen[-1] else []
+
+
 class InterruptSecond(GridWatcher):
     """As Ctrl-C does, in the middle of the second run."""
 
@@ -54,9 +70,11 @@ class InterruptSecond(GridWatcher):
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study that nothing happened to."""
     folder = tmp_path_factory.mktemp("whole")
-    notes = Notes()
+    notes = Written(folder)
     standing = conduct(STUDY, CHOICE, folder, watch=notes)
     assert notes.done == [FIRST, SECOND] and not notes.kept and not notes.faults
+    assert notes.seen == [[], [FIRST]], "written after the first run, before the second ends"
+    assert not standing.unfinished
     assert standing.share() == 1 and standing.seconds_left() == 0
     return folder
 
@@ -326,3 +344,74 @@ def test_time_left_is_told_by_the_same_model() -> None:
     standing.processes = 2
     assert standing.seconds_left() == pytest.approx((5 + 90 + 10 + 100) / 2)
     assert standing.share() == pytest.approx(60 / 400)
+
+
+def test_a_run_that_ended_early_tells_that_others_will() -> None:
+    first, second = STUDY.wanted(replace(CHOICE, steps=100), {})
+    alike, other = (replace(plan, name=f"{plan.name}-again") for plan in (first, second))
+    standing = Standing({plan.name: plan for plan in (first, alike, other)})
+    assert standing.expected(alike) is None
+    early = Outcome(first, 1, 10, "stop_at", 1.0, 10, (), 30.0)
+    standing.outcomes[first.name] = early
+    assert standing.expected(alike) == pytest.approx(30)
+    assert standing.expected(other) == pytest.approx(30), "of another model nothing better is known"
+    standing.note(alike.name, 75, 3.0)
+    assert standing.expected(alike) == pytest.approx(25 * (0.3 + 0.04) / 2), "what is left of it"
+    standing.outcomes = {first.name: replace(early, seconds=float("nan"))}
+    assert standing.expected(alike) == pytest.approx(25 * 0.04), "not by times that no one knows"
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_no_run_is_begun_that_would_pass_the_budget(copy: Path) -> None:
+    (copy / "runs" / SECOND / RESULTS).unlink()
+    RunFolder(copy / "runs" / SECOND).metrics.unlink()
+    standing = conduct(STUDY, CHOICE, copy, budget=0)
+    assert list(standing.outcomes) == [FIRST] and not standing.running and standing.written
+    assert [plan.name for plan in standing.unfinished] == [SECOND]
+    path = copy / "runs" / FIRST / RESULTS
+    stored = json.loads(path.read_text())
+    stored["study"]["seconds"] = 1e6
+    path.write_text(json.dumps(stored))
+    standing = conduct(STUDY, CHOICE, copy, budget=1e5)
+    assert [plan.name for plan in standing.unfinished] == [SECOND] and not standing.failures
+
+
+class Endless(Engine):
+    """Runs go on for ever, and end with it."""
+
+    shared, at_once = False, 1
+
+    def __init__(self) -> None:
+        self.orders: list[Order] = []
+
+    def open(self, folder: Path) -> None:
+        pass
+
+    def start(self, order: Order) -> Job:
+        self.orders.append(order)
+        return Going()
+
+    def close(self) -> None:
+        self.orders.clear()
+
+
+class Going(Job):
+    def answer(self) -> None:
+        return None
+
+
+def test_runs_that_pass_the_budget_are_stopped_and_left_for_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Endless()
+    monkeypatch.setattr(Budget, "over", property(lambda self: len(engine.orders) > 0))
+    standing = conduct(STUDY, CHOICE, tmp_path / "study", engine=engine, budget=1e6)
+    assert standing.running == [FIRST] and not engine.orders
+    assert [plan.name for plan in standing.waiting] == [SECOND]
+    assert not standing.outcomes and not standing.failures and not standing.written
+
+
+@pytest.mark.parametrize("budget", ["", "8", "h", "-1h", "8 h", "1s2m"])
+def test_a_budget_that_is_no_time_is_refused(budget: str) -> None:
+    with pytest.raises(ValueError, match=f"budget='{budget}', expected hours, minutes or seconds"):
+        seconds_of(budget)

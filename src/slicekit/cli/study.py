@@ -1,7 +1,7 @@
 """The command `slicekit study`: its options, its progress and what it prints at the end."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from slicekit.studies import (
     conduct,
     make,
 )
+from slicekit.studies.budgets import seconds_of
 from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
 
 
@@ -72,6 +73,10 @@ def study_command(
     address: engines.Address = None,
     option: engines.Options = None,
     device: engines.Device = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Stop in time, as in 8h, 30m or 90s; the same command goes on."),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -91,13 +96,14 @@ def study_command(
       slicekit study a5-lengths --recipe paper                 100,000 steps each, as published
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
+      slicekit study languages --budget 8h                     what a night is enough for
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
       slicekit study languages --engine ray --address 10.0.0.1:6379
       slicekit study languages --engine slurm --option partition=long --option minutes=240
 
     It may be stopped at any time. The same command again keeps the runs that are finished, and goes
-    on with those that are not. Other models, seeds or lengths add to the tables that are there; if
-    a run fails, these stay as they are.
+    on with those that are not. Tables are written after each run; other models, seeds or lengths
+    add to those that are there. A budget begins no run that would likely pass it.
     """
     with one_line("study"):
         if name is None:
@@ -117,9 +123,10 @@ def study_command(
             data=None if data is None else str(data.resolve()),
             quick=quick,
         )
+        seconds = None if budget is None else seconds_of(budget)
         folder = Path("studies") / (f"{name}-quick" if quick else name)
         where = engines.chosen(engine, processes, address, option)
-        _run(study, choice, out or folder, where, device)
+        _run(study, choice, out or folder, where, device, seconds)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -140,12 +147,20 @@ def _list(console: Console) -> None:
     console.print(table)
 
 
-def _run(study: Study, choice: Choice, folder: Path, engine: Engine, device: str | None) -> None:
+def _run(
+    study: Study,
+    choice: Choice,
+    folder: Path,
+    engine: Engine,
+    device: str | None,
+    budget: float | None,
+) -> None:
     console = display.console()
     display.plain(console, f"{study.summary}, in {folder}")
     try:
         with watcher(console) as watch:
-            standing = conduct(study, choice, folder, watch=watch, device=device, engine=engine)
+            where: Any = {"watch": watch, "device": device, "engine": engine}
+            standing = conduct(study, choice, folder, budget=budget, **where)
     except KeyboardInterrupt:
         display.plain(console, "interrupted; the same command again goes on from here")
         raise typer.Exit(INTERRUPTED) from None
@@ -160,6 +175,8 @@ def _show(study: Study, choice: Choice, standing: Standing, folder: Path, consol
         print_table(table, console)
     for name, why in standing.failures.items():
         display.plain(console, f"{name} failed: {why}")
+    if standing.unfinished:
+        display.plain(console, _left(standing))
     if standing.written:
         display.plain(console, f"written to {folder}: {RESULTS}, {MARKDOWN}{_picture(standing)}")
     elif (folder / RESULTS).exists():
@@ -167,6 +184,18 @@ def _show(study: Study, choice: Choice, standing: Standing, folder: Path, consol
             f"{RESULTS} and {MARKDOWN} in {folder} are left as they were, as not all runs succeeded"
         )
         display.plain(console, told)
+
+
+def _left(standing: Standing) -> str:
+    """What a budget was too short for, and how to go on."""
+    done, begun = len(standing.outcomes), len(standing.running)
+    waiting = len(standing.waiting)
+    left = standing.seconds_left()
+    ahead = "" if left is None else f" (about {display.seconds(left)})"
+    return (
+        f"the budget ends here: {done} of {len(standing.plans)} runs are done, {begun} stopped on "
+        f"the way, {waiting} not begun{ahead}; the same command again goes on from here"
+    )
 
 
 def _picture(standing: Standing) -> str:

@@ -6,14 +6,17 @@ whose process or node was lost goes on elsewhere, as long as it comes further ea
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from slicekit.engines import Answer, Engine, Local, Order
+from slicekit.studies.budgets import Budget
 from slicekit.studies.plans import Outcome, Plan
 from slicekit.studies.runs import finished
 from slicekit.training import RunFolder
@@ -39,9 +42,10 @@ class Standing:
         plans: all that are known to be wanted, by name.
         outcomes: what came of those that are finished, by name.
         failures: why others failed, by name.
-        steps: how many steps those that are running have made, by name.
+        steps: how many steps those that are running, or were begun before, have made, by name.
         seconds: how long these took.
-        running: names of those that are running.
+        running: names of those that are running; at the end, of those that were stopped.
+        done_now: how many of the outcomes came of this process.
         processes: how many may run at a time.
         written: whether the study's results were written at the end.
     """
@@ -52,6 +56,7 @@ class Standing:
     steps: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     running: list[str] = field(default_factory=list)
+    done_now: int = 0
     processes: int = 1
     written: bool = False
 
@@ -64,27 +69,48 @@ class Standing:
     def share(self) -> float:
         """The share of all steps that were made."""
         total = sum(plan.settings.steps for plan in self.plans.values())
-        done = sum(self.plans[name].settings.steps for name in (*self.outcomes, *self.failures))
-        return (done + sum(self.steps.get(name, 0) for name in self.running)) / max(1, total)
+        ended = (*self.outcomes, *self.failures)
+        done = sum(self.plans[name].settings.steps for name in ended)
+        done += sum(steps for name, steps in self.steps.items() if name not in ended)
+        return done / max(1, total)
 
-    def seconds_left(self) -> float | None:
-        """An estimate by the times of the same model's steps, or else of all; None before any."""
-        took = [(x.plan, x.seconds, x.steps) for x in self.outcomes.values()]
+    def note(self, name: str, steps: int, seconds: float) -> None:
+        """Take down how far a run has come."""
+        if steps > 0:
+            self.steps[name], self.seconds[name] = steps, seconds
+
+    @property
+    def unfinished(self) -> list[Plan]:
+        """Those that are left to do, of which some may have begun."""
+        return [*(self.plans[name] for name in self.running), *self.waiting]
+
+    def expected(self, plan: Plan) -> float | None:
+        """Seconds that a run has still to take, by those of its model and task that made steps.
+
+        Where there are none, by those of its model, or else by the middle one of all; None before
+        any. A run that ended early tells that others will.
+        """
+        took = [(x.plan, x.seconds, x.plan.settings.steps) for x in self.outcomes.values()]
         took += [
-            (self.plans[name], self.seconds.get(name, 0.0), self.steps.get(name, 0))
-            for name in self.running
+            (self.plans[name], self.seconds.get(name, 0.0), steps)
+            for name, steps in self.steps.items()
+            if name not in self.outcomes
         ]
-        paces = [(plan.model, seconds / steps) for plan, seconds, steps in took if steps > 0]
+        paces = [(x, s / steps) for x, s, steps in took if steps > 0 and math.isfinite(s)]
         if not paces:
             return None
-        left = 0.0
-        for plan in [*self.waiting, *(self.plans[name] for name in self.running)]:
-            own = [pace for model, pace in paces if model == plan.model]
-            known = own or [pace for _, pace in paces]
-            steps = plan.settings.steps - self.steps.get(plan.name, 0)
-            left += steps * sum(known) / len(known)
-        unfinished = len(self.plans) - len(self.outcomes) - len(self.failures)
-        return left / max(1, min(self.processes, unfinished))
+        of_model = [(x, pace) for x, pace in paces if x.model == plan.model]
+        of_task = [pace for x, pace in of_model if x.task == plan.task]
+        pace = mean(of_task or [pace for _, pace in of_model] or [median(x for _, x in paces)])
+        return pace * max(0, plan.settings.steps - self.steps.get(plan.name, 0))
+
+    def seconds_left(self) -> float | None:
+        """How long all that is left will take; None before any step was made."""
+        expected = [self.expected(plan) for plan in self.unfinished]
+        if None in expected:
+            return None
+        left = sum(x for x in expected if x is not None)
+        return left / max(1, min(self.processes, len(expected)))
 
 
 class GridWatcher:
@@ -110,8 +136,13 @@ def run_grid(
     watch: GridWatcher | None = None,
     device: str | None = None,
     seen: Path | None = None,
+    budget: Budget | None = None,
+    settled: Callable[[Standing], None] | None = None,
 ) -> Standing:
     """Do all runs that are wanted, but for those that are finished.
+
+    At the end of the budget, runs that go on are left where they are: they go on from their last
+    checkpoints when the grid is run again, once the engine has ended them.
 
     Args:
         wanted: gives the plans.
@@ -121,9 +152,11 @@ def run_grid(
         device: of the machine that does a run; None is the CPU.
         seen: a file that stays as it is meanwhile, by which other machines tell whether they see
             the same folders.
+        budget: how long it may take; runs that would likely pass its end are not begun.
+        settled: is called whenever a run has come to an end.
 
     Returns:
-        How the grid stands at the end: nothing is running or waiting.
+        How the grid stands at the end: nothing is running or waiting, unless the budget was short.
 
     Raises:
         OSError: if a process can't be started.
@@ -131,8 +164,9 @@ def run_grid(
     """
     if engine is None:
         with Local().opened(folder) as own:
-            return run_grid(wanted, folder, own, watch, device)
+            return run_grid(wanted, folder, own, watch, device, None, budget, settled)
     standing, watch = Standing(processes=engine.at_once), watch or GridWatcher()
+    budget = budget or Budget()
     common: Order = {"device": device}
     if engine.shared and seen is not None:
         common |= {"patience": LEASE}
@@ -142,15 +176,16 @@ def run_grid(
     while True:
         if news:
             _gather(standing, wanted, folder, watch)
-        for plan in standing.waiting[: max(0, engine.at_once - len(jobs))]:
-            jobs[plan.name] = _Run(plan, folder / plan.name, engine, common)
-            standing.running.append(plan.name)
-        if not jobs:
+            for plan in standing.waiting:
+                if len(jobs) < engine.at_once and budget.allows(standing.expected(plan)):
+                    jobs[plan.name] = _Run(plan, folder / plan.name, engine, common)
+                    standing.running.append(plan.name)
+        if not jobs or budget.over:
             return standing
         time.sleep(PAUSE)
         news = False
         for name, run in list(jobs.items()):
-            standing.steps[name], standing.seconds[name] = run.progress()
+            standing.note(name, *_progress(run.folder))
             answer = run.answer()
             if answer is None:
                 continue
@@ -161,6 +196,8 @@ def run_grid(
             standing.running.remove(name)
             _settle(standing, jobs.pop(name), answer, watch)
         watch.moved(standing)
+        if news and settled is not None:
+            settled(standing)
 
 
 def _gather(standing: Standing, wanted: Wanted, folder: Path, watch: GridWatcher) -> None:
@@ -179,6 +216,8 @@ def _gather(standing: Standing, wanted: Wanted, folder: Path, watch: GridWatcher
             if outcome is not None:
                 standing.outcomes[plan.name] = outcome
                 watch.finished(outcome, kept=True)
+            else:
+                standing.note(plan.name, *_progress(folder / plan.name))
 
 
 def _settle(standing: Standing, run: "_Run", answer: Answer, watch: GridWatcher) -> None:
@@ -194,6 +233,7 @@ def _settle(standing: Standing, run: "_Run", answer: Answer, watch: GridWatcher)
         _note_failure(standing, run.plan, fault, watch)
     else:
         standing.outcomes[run.plan.name] = outcome
+        standing.done_now += 1
         watch.finished(outcome, kept=False)
 
 
@@ -232,15 +272,16 @@ class _Run:
             time.sleep(PAUSE)
         return found
 
-    def progress(self) -> tuple[int, float]:
-        """Steps and seconds on record."""
-        record = _last_record(RunFolder(self.folder).metrics)
-        return record.get("step", 0), record.get("seconds", 0.0)
-
     def _checkpoint(self) -> str | None:
         """The last one's name, by which to tell whether the run has come further."""
         last = RunFolder(self.folder).last_checkpoint()
         return None if last is None else last.name
+
+
+def _progress(folder: Path) -> tuple[int, float]:
+    """Steps and seconds on record of a run."""
+    record = _last_record(RunFolder(folder).metrics)
+    return record.get("step", 0), record.get("seconds", 0.0)
 
 
 def _last_record(path: Path) -> dict[str, Any]:

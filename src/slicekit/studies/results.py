@@ -7,7 +7,8 @@ look has a folder of its own and says in every table that it is one.
 import json
 import math
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from slicekit.studies.study import Study
 
 RESULTS, MARKDOWN, PICTURE, RUNS = "results.json", "results.md", "results.png", "runs"
+
+DRAWING = 10.0
+"""Seconds between two pictures of a study that goes on."""
 
 KIND = "study.json"
 """Which study a folder is of, and whether it is a quick look."""
@@ -155,33 +159,72 @@ def _marked(table: Table, choice: Choice) -> Table:
     return replace(table, title=title, note=f"{table.note} {note}".strip())
 
 
-def write_results(study: "Study", choice: Choice, standing: Standing, folder: Path) -> bool:
-    """Write down how a study stands, unless that would spoil what is there.
+class Results:
+    """The files of a study's results, each of which is written as a whole.
 
     results.json holds nothing that differs when the study is done again; times are in results.md.
 
-    Returns:
-        Whether it was written: not if nothing was found, nor if a run failed and there are results
-        already, which then stay as they are.
+    Args:
+        study: which one.
+        choice: what the user wants of it.
+        folder: where they are.
     """
-    if not standing.outcomes or (standing.failures and (folder / RESULTS).exists()):
-        return False
-    covering, outcomes = gathered(study, choice, standing, folder)
-    runs = [x.as_dict() for x in outcomes]
-    for run in runs:
-        del run["seconds"]
-    found = {
-        "study": study.name,
-        "slicekit": slicekit.__version__,
-        "choice": asdict(covering),
-        "runs": runs,
-        "failures": standing.failures,
-    }
-    tables = [*shown(study, covering, outcomes), _marked(runs_table(outcomes), choice)]
+
+    def __init__(self, study: "Study", choice: Choice, folder: Path) -> None:
+        """Write nothing yet."""
+        self._study, self._choice, self._folder = study, choice, folder
+        self._drawn = -math.inf
+
+    def write(self, standing: Standing) -> bool:
+        """Write down how a study stands, unless that would spoil what is there.
+
+        Returns:
+            Whether it was written: not if nothing was found, nor if runs failed, none was finished
+            now, and there are results already, which then stay as they are.
+        """
+        failed = standing.failures and not standing.done_now
+        if not standing.outcomes or (failed and (self._folder / RESULTS).exists()):
+            return False
+        self._write(standing, figures.available())
+        return True
+
+    def write_soon(self, standing: Standing) -> None:
+        """The same while a study goes on: tables at once, the picture every now and then."""
+        if not standing.outcomes or not standing.done_now:
+            return
+        due = figures.available() and time.monotonic() - self._drawn > DRAWING
+        self._write(standing, due)
+
+    def _write(self, standing: Standing, drawn: bool) -> None:
+        study, folder = self._study, self._folder
+        covering, outcomes = gathered(study, self._choice, standing, folder)
+        found = {
+            "study": study.name,
+            "slicekit": slicekit.__version__,
+            "choice": asdict(covering),
+            "runs": [_lasting(x) for x in outcomes],
+            "failures": standing.failures,
+        }
+        text = as_markdown(study, covering, outcomes, standing.failures)
+        files.write(folder / MARKDOWN, text.encode())
+        if drawn:
+            study.draw(covering, outcomes, folder / PICTURE)
+            self._drawn = time.monotonic()
+        files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+
+
+def _lasting(outcome: Outcome) -> dict[str, Any]:
+    """What came of a run, without what differs from time to time."""
+    run = outcome.as_dict()
+    del run["seconds"]
+    return run
+
+
+def as_markdown(
+    study: "Study", choice: Choice, outcomes: Sequence[Outcome], failures: Mapping[str, str]
+) -> str:
+    """All tables of a study."""
+    tables = [*shown(study, choice, outcomes), _marked(runs_table(outcomes), choice)]
     text = "\n\n".join([f"## {study.summary}", *(table.as_markdown() for table in tables)])
-    failures = [f"- {name} failed: {why}" for name, why in standing.failures.items()]
-    files.write(folder / MARKDOWN, "\n".join([text, "", *failures]).encode())
-    if figures.available():
-        study.draw(covering, outcomes, folder / PICTURE)
-    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
-    return True
+    told = [f"- {name} failed: {why}" for name, why in failures.items()]
+    return "\n".join([text, "", *told])

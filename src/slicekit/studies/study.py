@@ -10,10 +10,11 @@ from slicekit import catalogue, tasks
 from slicekit.devices import find_device
 from slicekit.engines import Engine, Local
 from slicekit.locks import WRITER, writing
+from slicekit.studies.budgets import Budget
 from slicekit.studies.grid import GridWatcher, Standing, run_grid
 from slicekit.studies.line_ups import expand
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
-from slicekit.studies.results import RUNS, claim, gathered, write_results
+from slicekit.studies.results import RUNS, Results, claim, gathered
 from slicekit.studies.tables import Table
 from slicekit.training import Settings
 
@@ -145,12 +146,14 @@ def conduct(
     watch: GridWatcher | None = None,
     device: str | None = None,
     engine: Engine | None = None,
+    budget: float | None = None,
 ) -> Standing:
     """Do what a study wants, and write results.json, results.md and results.png.
 
-    It may be stopped at any time. Done again with the same folder, it keeps what is finished, goes
-    on with what is not, and comes to the same results; another choice of models, seeds or lengths
-    adds to them. If a run fails, results that are there stay as they are.
+    They are written whenever a run is finished, each as a whole. A study may be stopped at any
+    time. Done again with the same folder, it keeps what is finished, goes on with what is not, and
+    comes to the same results; another choice of models, seeds or lengths adds to them. If runs fail
+    and no other is finished, results that are there stay as they are.
 
     Args:
         study: which one.
@@ -160,9 +163,12 @@ def conduct(
         watch: is told of everything.
         device: of the machine that does a run, "cpu", "cuda" or "mps"; None is the CPU.
         engine: where the runs are done; None is this machine. A cluster's nodes must see `folder`.
+        budget: seconds that it may take; None is as long as it needs. No run is begun that would
+            likely pass the end, by the time that others took, and those that do pass it are stopped
+            and can go on.
 
     Returns:
-        How it stands at the end: outcomes and failures.
+        How it stands at the end: outcomes and failures, and what was left for another time.
 
     Raises:
         InUse: if another process is doing a study in the folder.
@@ -172,13 +178,14 @@ def conduct(
         Unreachable: if its cluster does not answer, or does no more.
         OSError: if a file can't be written.
     """
-    engine = engine or Local(processes)
+    engine, within = engine or Local(processes), Budget(budget)
     if not engine.shared:
         find_device(device)
     study.wanted(choice, {})  # what is wrong with the choice comes out before there is a folder
     with writing(folder), engine.opened(folder):
         claim(study, choice, folder)
         gathered(study, choice, Standing(), folder)  # as does what is wrong with the folder
+        results = Results(study, choice, folder)
         standing = run_grid(
             lambda known: study.wanted(choice, known),
             folder / RUNS,
@@ -186,6 +193,8 @@ def conduct(
             watch,
             device,
             folder / WRITER,
+            within,
+            results.write_soon,
         )
-        standing.written = write_results(study, choice, standing, folder)
+        standing.written = results.write(standing)
     return standing
