@@ -13,7 +13,15 @@ from tests.attack.runner import Size, Tally
 from tests.market import STRUCTURES
 from tests.scans.problems import Problem, Setting, assert_near, with_gradients
 
-SCANS: list[Scan | None] = [None, Native(), Chunked(), Chunked(1), Chunked(5), Associative()]
+SCANS: list[Scan | None] = [
+    None,
+    Native(),
+    Chunked(),
+    Chunked(1),
+    Chunked(5),
+    Associative(),
+    Associative(3),
+]
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 2e-3}
 
 

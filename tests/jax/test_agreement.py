@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 
+from slicekit.jax import Associative
 from tests.jax.twins import (
     JAX_SCANS,
     has_kernel,
@@ -73,3 +74,13 @@ def test_values_and_gradients_are_those_of_torch(
             lambda leaves: solve_in_jax(problem, leaves, own, JAX_SCANS[scan]), problem.leaves
         )
     assert_near(actual, in_torch(name, flow, setting), 1e-10)
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_associative_scan_in_chunks_is_that_of_torch(chunk: int) -> None:
+    problem = Problem.make(STRUCTURES["ragged"], SETTINGS["affine-padded"])
+    scan = Associative(chunk)
+    actual = with_gradients_in_jax(
+        lambda leaves: solve_in_jax(problem, leaves, twin(FLOWS["euler"]), scan), problem.leaves
+    )
+    assert_near(actual, in_torch("ragged", "euler", "affine-padded"), 1e-10)

@@ -51,6 +51,7 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
     "dim": lambda k: k.Diagonal(0),
     "part": lambda k: k.DirectSum(3),
     "chunk": lambda k: k.Chunked(0),
+    "parallel chunk": lambda k: k.Associative(0),
     "inner": lambda k: k.LogODE(2, 3, k.LogODE(2, 3)),
     "scale": lambda k: k.Differences(scale=-1.0),
     "structure": lambda k: layer_of(k, "dense"),

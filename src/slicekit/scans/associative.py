@@ -1,6 +1,9 @@
-"""Log-depth scan: pairs of transitions are composed until all prefixes are known."""
+"""Log-depth scan: pairs of transitions are composed until all prefixes are known, of the whole
+sequence or of one chunk after the other.
+"""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,14 +24,24 @@ _announced: set[str] = set()
 class Associative(Scan):
     """The paper's parallel scan: depth log(length), every prefix product is formed.
 
+    Args:
+        chunk: steps that are scanned in parallel; the next so many start from the state that these
+            end in, as in the authors' code. None takes all at once.
+
     Structures that are not closed are composed as dense matrices, which is announced once.
     Projective states are refused: products of many steps overflow where a state does not.
     """
 
+    chunk: int | None = None
     citations: ClassVar[tuple[str, ...]] = ("blelloch1990",)
 
+    def __post_init__(self) -> None:
+        """Check the chunk."""
+        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
+            raise ValueError(f"chunk={self.chunk}; expected at least 1, or None")
+
     def run(self, recurrence: Recurrence) -> Solution:
-        """Prefix products applied to the initial state.
+        """Prefix products applied to the initial state, or to the one that a chunk starts from.
 
         Raises:
             ValueError: for projective states, whose products could overflow.
@@ -44,14 +57,16 @@ class Associative(Scan):
             if isinstance(recurrence.inputs, Outer)
             else (recurrence.inputs)
         )
-        prefix, driven = _prefixes((transition, inputs))
-        states = prefix.act(recurrence.state.unsqueeze(1))
-        if driven is not None:
-            states = states + driven
-        last = states[:, -1]
+        state, found = recurrence.state, []
+        for part in _chunks((transition, inputs), self.chunk):
+            prefix, driven = _prefixes(part)
+            reached = prefix.act(state.unsqueeze(1))
+            found.append(reached if driven is None else reached + driven)
+            state = found[-1][:, -1]
+        states = found[0] if len(found) == 1 else torch.cat(found, 1)
         if recurrence.readout is not None:
-            return Solution(contract(recurrence.readout, states), last)
-        return Solution(states, last)
+            return Solution(contract(recurrence.readout, states), state)
+        return Solution(states, state)
 
 
 def _closed(transition: Transition) -> Transition:
@@ -78,6 +93,18 @@ def _compose(later: Affine, earlier: Affine) -> Affine:
 def _pick(pairs: Affine, steps: slice) -> Affine:
     transition, inputs = pairs
     return transition.map(lambda x: x[:, steps]), None if inputs is None else inputs[:, steps]
+
+
+def _chunks(pairs: Affine, chunk: int | None) -> Iterator[Affine]:
+    """So many steps at a time; split, as the gradient of a slice is as long as the whole."""
+    transition, inputs = pairs
+    tensors = transition.tensors()
+    if chunk is None or chunk >= tensors[0].shape[1]:
+        yield pairs
+        return
+    driven = iter(()) if inputs is None else iter(inputs.split(chunk, 1))
+    for part in zip(*(x.split(chunk, 1) for x in tensors), strict=True):
+        yield transition.with_tensors(part), next(driven, None)
 
 
 def _interleave(even: Tensor, odd: Tensor) -> Tensor:

@@ -1,10 +1,14 @@
-"""Log-depth scan: pairs of transitions are composed until all prefixes are known."""
+"""Log-depth scan: pairs of transitions are composed until all prefixes are known, of the whole
+sequence or of one chunk after the other.
+"""
 
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 from jax import Array, lax
 
 from slicekit.jax.scans.base import Recurrence, Scan, Solution, contract, dense_inputs
@@ -17,13 +21,23 @@ Affine = tuple[Transition, Array | None]
 class Associative(Scan):
     """The paper's parallel scan: depth log(length), every prefix product is formed.
 
+    Args:
+        chunk: steps that are scanned in parallel; the next so many start from the state that these
+            end in, as in the authors' code. None takes all at once.
+
     Structures that are not closed are composed as dense matrices, which is announced once.
     """
 
+    chunk: int | None = None
     citations: ClassVar[tuple[str, ...]] = ("blelloch1990",)
 
+    def __post_init__(self) -> None:
+        """Check the chunk."""
+        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
+            raise ValueError(f"chunk={self.chunk}; expected at least 1, or None")
+
     def run(self, recurrence: Recurrence) -> Solution:
-        """Prefix products applied to the initial state.
+        """Prefix products applied to the initial state, or to the one that a chunk starts from.
 
         Raises:
             ValueError: for projective states, whose products could overflow.
@@ -35,9 +49,33 @@ class Associative(Scan):
             )
         source = recurrence.source
         transition = closed(source.transition(source.steps()))
-        states = prefixes(transition, dense_inputs(recurrence.inputs), recurrence.state)
+        inputs = dense_inputs(recurrence.inputs)
+        if self.chunk is None or self.chunk >= source.length:
+            states = prefixes(transition, inputs, recurrence.state)
+        else:
+            states = _by_chunks(transition, inputs, recurrence.state, self.chunk)
         outputs = states if recurrence.readout is None else contract(recurrence.readout, states)
         return Solution(outputs, states[-1])
+
+
+def _by_chunks(transition: Transition, inputs: Array | None, state: Array, size: int) -> Array:
+    """The states after every step, `size` steps at a time; what is left over is a shorter chunk."""
+    length = transition.arrays()[0].shape[0]
+    whole = length // size * size
+
+    def run(start: Array, steps: Affine) -> tuple[Array, Array]:
+        states = prefixes(*steps, start)
+        return states[-1], states
+
+    def cut(x: Array) -> Array:
+        return x[:whole].reshape(whole // size, size, *x.shape[1:])
+
+    state, states = lax.scan(run, state, jax.tree.map(cut, (transition, inputs)))
+    states = states.reshape(whole, *states.shape[2:])
+    if whole == length:
+        return states
+    _, rest = run(state, jax.tree.map(lambda x: x[whole:], (transition, inputs)))
+    return jnp.concatenate([states, rest])
 
 
 def prefixes(transition: Transition, inputs: Array | None, state: Array) -> Array:
