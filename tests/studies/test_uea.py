@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from slicekit.studies.line_ups import FIELDS
 from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
+from slicekit.studies.tables import runs_table
 from slicekit.studies.uea_paper import PAPER, SIZES
 from slicekit.tasks.archives.places import load
 from tests.tasks.archives_on_disk import TEST, write_archive
@@ -210,6 +212,9 @@ def test_a_fit_is_judged_by_the_archives_test_set_and_kept(folder: Path, tmp_pat
     outcome = perform(plan, tmp_path / "unit")
     assert outcome.tested[0].sequences == TEST and outcome.parameters > 0
     assert finished(plan, tmp_path / "unit") == outcome
+    opened = str(outcome.opened)
+    assert datetime.fromisoformat(opened) <= datetime.now(UTC)
+    assert opened in runs_table([outcome]).as_markdown()
 
 
 class Nearest:

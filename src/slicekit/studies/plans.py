@@ -173,6 +173,8 @@ class Outcome:
         tested: a result for each test of the plan, or for the whole of a finite test set; none if
             the run was skipped, or is a trial.
         seconds: of training; of a classifier, of testing as well. NaN if that is not known.
+        opened: when a classifier was shown the archive's test set, in UTC; None for other runs, and
+            where that is not known.
     """
 
     plan: Plan
@@ -183,6 +185,7 @@ class Outcome:
     best_step: int
     tested: tuple[Tested, ...]
     seconds: float
+    opened: str | None = None
 
     @property
     def on_test_set(self) -> float | None:

@@ -162,7 +162,8 @@ def _marked(table: Table, choice: Choice) -> Table:
 class Results:
     """The files of a study's results, each of which is written as a whole.
 
-    results.json holds nothing that differs when the study is done again; times are in results.md.
+    results.json holds nothing that differs when the study is done again: how long runs took, and
+    when test sets were opened, is in results.md.
 
     Args:
         study: which one.
@@ -216,7 +217,7 @@ class Results:
 def _lasting(outcome: Outcome) -> dict[str, Any]:
     """What came of a run, without what differs from time to time."""
     run = outcome.as_dict()
-    del run["seconds"]
+    del run["seconds"], run["opened"]
     return run
 
 

@@ -51,7 +51,7 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         looked = {"test set": plan.task, "classifier": plan.model, "at": now}
         files.write(folder / LOOKED, (json.dumps(looked) + "\n").encode())
-        outcome = classifiers.perform(plan, device)
+        outcome = replace(classifiers.perform(plan, device), opened=now)
     elif plan.trial:
         outcome = _try(plan, folder, device)
     else:
@@ -213,11 +213,17 @@ def read_outcome(path: Path) -> Outcome | None:
     """
     try:
         stored = json.loads(path.read_bytes()).get("study")
-        return None if stored is None else Outcome.from_dict(stored)
+        return None if stored is None else Outcome.from_dict(_opened(path.parent) | stored)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged: {error}. Nothing was changed; remove it to test the model again"
         ) from error
+
+
+def _opened(folder: Path) -> dict[str, Any]:
+    """When the test set of the archive was opened, of a run whose results do not tell."""
+    path = folder / LOOKED
+    return {"opened": json.loads(path.read_bytes())["at"]} if path.exists() else {}
 
 
 def _check_same(wanted: Plan, found: Plan, folder: Path) -> None:

@@ -101,7 +101,9 @@ def steps_made(outcomes: Iterable[Outcome]) -> str:
 
 
 def runs_table(outcomes: Iterable[Outcome]) -> Table:
-    """Steps and seconds of every run."""
+    """Steps and seconds of every run, and when it was shown a test set if that is told."""
+    outcomes = list(outcomes)
+    told = any(outcome.opened for outcome in outcomes)
     rows = (
         (
             outcome.plan.name,
@@ -110,8 +112,10 @@ def runs_table(outcomes: Iterable[Outcome]) -> Table:
             f"{outcome.best_step:,}",
             NOTHING if outcome.best_accuracy is None else percent(outcome.best_accuracy),
             NOTHING if math.isnan(outcome.seconds) else f"{outcome.seconds:.0f}",
+            *((outcome.opened or NOTHING,) if told else ()),
         )
         for outcome in outcomes
     )
     columns = ("run", "parameters", "steps", "best step", "best validation, %", "seconds")
+    columns += ("test set opened",) if told else ()
     return Table("Every run", columns, tuple(rows), "Seconds are of training, on one thread.")
