@@ -37,7 +37,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test attack lint format bench wheel test-install sanitize cross clean
+.PHONY: help demo test attack lint format bench pages wheel test-install sanitize cross clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -62,6 +62,9 @@ format: $(ENVIRONMENT) ## Rewrite the code in the project's format
 
 bench: $(INSTALLED_PEERS) ## Measure speed and memory, also of other libraries (ARGS=--quick: three minutes)
 	.venv/bin/slicekit bench $(ARGS)
+
+pages: $(ENVIRONMENT) ## Make the tables and pictures of docs/ and results/ anew, from the data in results/
+	$(RUN) -m slicekit.studies.pages docs results
 
 wheel: $(ENVIRONMENT) ## Build the wheel and the source distribution into dist/
 	rm -rf dist

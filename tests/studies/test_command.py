@@ -38,6 +38,7 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["languages", "--seeds", "0,one"], "--seeds 0,one, expected integers as in 0,1,2"),
         (["a5-layers", "--lengths", "5:3"], "5:3"),
         (["languages", "--steps", "0"], "--steps"),
+        (["languages", "--quick", "--record", "."], "a quick look is no result to record"),
         (["languages", "--budget", "8 hours"], "budget='8 hours', expected hours, minutes"),
         (["languages", "--engine", "slrum"], "unknown engine 'slrum', did you mean 'slurm'?"),
         (["languages", "--address", "10.0.0.1:1"], "but engine local has none"),
@@ -68,6 +69,9 @@ def test_finished_runs_are_shown_beside_the_paper(tmp_path: Path) -> None:
     assert short.exit_code == 0
     assert "1 of 2 runs are done, 0 stopped on the way, 1 not begun" in short.stdout
     assert "the same command again goes on from here" in short.stdout
+    kept = invoke(*arguments, "--budget", "0s", "--record", str(tmp_path / "results"))
+    assert kept.exit_code == 0 and "a5-layers.json: 1 runs" in kept.stdout
+    assert f"| {plan.name} |" in (tmp_path / "results" / "a5-layers.md").read_text()
 
     (folder / "evaluation.json").write_text("{")
     failed = invoke(*arguments)

@@ -98,7 +98,11 @@ def test_results_hold_every_run_and_nothing_that_differs_from_time_to_time(whole
     assert [run["plan"]["name"] for run in results["runs"]] == [FIRST, SECOND]
     assert [run["steps"] for run in results["runs"]] == [10, 10]
     assert [x["low"] for x in results["runs"][0]["tested"]] == [20, 40, 80]
-    assert "seconds" not in results["runs"][0]
+    assert not results["runs"][0].keys() & {"seconds", "memory", "processor", "version"}
+    told = json.loads((whole / "runs" / FIRST / RESULTS).read_text())["study"]
+    assert told["processor"] and told["version"] and told["seconds"] > 0
+    if sys.platform == "linux":
+        assert told["memory"] > 2**26, "torch alone is larger"
     table = (whole / "results.md").read_text()
     every = "### Quick look, no result: Every run"
     for expected in ("| orthogonal-slice", "| mean", "paper: lstm", every, "seconds"):

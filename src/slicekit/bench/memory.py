@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -25,8 +24,8 @@ from slicekit.bench.contenders import enter
 from slicekit.bench.problems import Problem, Setting, Shape
 from slicekit.bench.races import warm_up
 from slicekit.bench.timing import MMAP_THRESHOLD, tell_malloc
+from slicekit.machines import CLEAR, status
 
-STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEBI = 2**20
 
 
@@ -92,17 +91,11 @@ def measure(request: dict[str, Any]) -> int:
     warm_up(setting, [name])
     contender = enter(name, Problem.of(setting))
     CLEAR.write_text("5")
-    before = _status("VmRSS")
+    before = status("VmRSS")
     results = contender.run()
-    after = _status("VmHWM")
+    after = status("VmHWM")
     del results  # held until here
     return max(0, after - before)
-
-
-def _status(field: str) -> int:
-    """A number of kilobytes from the kernel, as bytes."""
-    (line,) = (x for x in STATUS.read_text().splitlines() if x.startswith(f"{field}:"))
-    return 1024 * int(line.split()[1])
 
 
 def serve() -> None:

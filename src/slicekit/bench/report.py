@@ -30,6 +30,7 @@ from slicekit.bench.races import FLOOR
 from slicekit.bench.scaling import Curves
 from slicekit.bench.structures import Row
 from slicekit.bench.targets import Line
+from slicekit.machines import processor
 
 MEBI = 2**20
 
@@ -39,7 +40,7 @@ def machine() -> dict[str, object]:
     library = native.library()
     return {
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "processors": os.cpu_count(),
         "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
@@ -49,18 +50,6 @@ def machine() -> dict[str, object]:
         "kernels": native.reason() if library is None else library.isa,
         "torch-slices": _peer_version(),
     }
-
-
-def _processor() -> str:
-    """Its model, as the system names it: on Linux platform.processor() knows the family alone."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    values = dict(line.split(":", 1) for line in reversed(lines) if ":" in line)
-    named = {key.strip(): value.strip() for key, value in values.items()}
-    if "model name" not in named:
-        return platform.processor() or platform.machine()
-    details = [f"{key} {named[key]}" for key in ("cpu family", "model") if key in named]
-    return ", ".join([named["model name"], *details])
 
 
 def _peer_version() -> str:

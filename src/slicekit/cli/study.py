@@ -21,6 +21,7 @@ from slicekit.studies import (
     make,
 )
 from slicekit.studies.budgets import seconds_of
+from slicekit.studies.records import add_to_record
 from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
 
 
@@ -68,6 +69,14 @@ def study_command(
             help="Folder of the study; studies/<name>, or studies/<name>-quick, by default."
         ),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of results on record: adds all finished runs of the study to NAME.json "
+            "there, with NAME.md and NAME.png.",
+            file_okay=False,
+        ),
+    ] = None,
     processes: engines.Processes = None,
     engine: engines.EngineName = "local",
     address: engines.Address = None,
@@ -97,6 +106,7 @@ def study_command(
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
       slicekit study languages --budget 8h                     what a night is enough for
+      slicekit study languages --budget 0s --record results    add what is done to the record
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
       slicekit study languages --engine ray --address 10.0.0.1:6379
       slicekit study languages --engine slurm --option partition=long --option minutes=240
@@ -126,7 +136,9 @@ def study_command(
         seconds = None if budget is None else seconds_of(budget)
         folder = Path("studies") / (f"{name}-quick" if quick else name)
         where = engines.chosen(engine, processes, address, option)
-        _run(study, choice, out or folder, where, device, seconds)
+        if record is not None and quick:
+            raise BadUsage("slicekit study: a quick look is no result to record: --quick --record")
+        _run(study, choice, out or folder, where, device, seconds, record)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -154,6 +166,7 @@ def _run(
     engine: Engine,
     device: str | None,
     budget: float | None,
+    record: Path | None,
 ) -> None:
     console = display.console()
     display.plain(console, f"{study.summary}, in {folder}")
@@ -165,6 +178,10 @@ def _run(
         display.plain(console, "interrupted; the same command again goes on from here")
         raise typer.Exit(INTERRUPTED) from None
     _show(study, choice, standing, folder, console)
+    if record is not None:
+        whole = add_to_record(study, gathered(study, choice, standing, folder)[1], record)
+        told = f"on record in {record / study.name}.json: {len(whole.outcomes)} runs"
+        display.plain(console, told)
     if standing.failures:
         raise typer.Exit(1)
 

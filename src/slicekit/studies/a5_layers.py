@@ -9,11 +9,11 @@ from typing import Any
 
 from slicekit import figures
 from slicekit.catalogue import RECIPES, as_path
-from slicekit.studies.a5_lengths import papers_rows
+from slicekit.studies.a5_lengths import papers_rows, seeds_of
 from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
 from slicekit.studies.study import QUICK_SEQUENCES, Study
-from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, steps_made
+from slicekit.studies.tables import NOTHING, PAPERS_STEPS, Table, percent, steps_made
 
 THRESHOLD = 0.9
 """A model has enough layers if its validation accuracy is greater."""
@@ -135,11 +135,12 @@ class A5Layers(Study):
     def _lines(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
         """Models and recipes of the rows: those of the choice, and those of which there is more."""
         known = {(x.plan.model, x.plan.recipe) for x in outcomes}
+        models = {model for model, _ in known}
         return [
             (model, recipe)
             for model in self.shown_models(choice)
             for recipe in RECIPES
-            if recipe == choice.recipe or (model, recipe) in known
+            if (model, recipe) in known or (recipe == choice.recipe and model not in models)
         ]
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
@@ -150,6 +151,8 @@ class A5Layers(Study):
             row = label(model, recipe)
             for seed in self.chosen_seeds(choice):
                 own = [x for x in outcomes if (x.plan.label, x.plan.settings.seed) == (row, seed)]
+                if not own and any(x.plan.label == row for x in outcomes):
+                    continue
                 cells = (found[row, seed, length] for length in lengths)
                 rows.append((row, str(seed), steps_made(own), *cells, _said(model)))
         rows += papers_rows(PAPER, outcomes, len(lengths))
@@ -157,6 +160,38 @@ class A5Layers(Study):
         note = (
             "Smallest number of layers for words of length k, and the steps that we made at most "
             f"until it was told. The paper made {PAPERS_STEPS} steps."
+        )
+        return [Table("Layers needed", columns, tuple(rows), note)]
+
+    def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
+        """Only the lengths and layers that were tried."""
+        lengths = sorted({length for x in outcomes for length in self.lengths_of(x)})
+        most = max((x.plan.layers or 1 for x in outcomes), default=1)
+        return replace(super().recorded(outcomes), lengths=tuple(lengths), max_layers=most)
+
+    def words(self, outcome: Outcome) -> tuple[str, ...]:
+        """Also the length, and how many layers were tried."""
+        (length,) = self.lengths_of(outcome)
+        layers = str(outcome.plan.layers or 1)
+        return ("--lengths", str(length), "--max-layers", layers, *super().words(outcome))
+
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """A row for each model and recipe."""
+        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        rows = []
+        for model, recipe in self._lines(choice, outcomes):
+            row = label(model, recipe)
+            own = [x for x in outcomes if x.plan.label == row]
+            seeds = sorted({x.plan.settings.seed for x in own})
+            cells = (", ".join(_alike(found[row, seed, n] for seed in seeds)) for n in lengths)
+            best = [percent(x.best_accuracy or 0.0) for x in own]
+            accuracy = " ".join(best) if len(best) <= len(seeds) else NOTHING
+            rows.append((row, seeds_of(own), steps_made(own), *cells, accuracy, _said(model)))
+        names = (f"k={length}" for length in lengths)
+        columns = ("model", "seeds", "steps", *names, "validation, %", "the paper")
+        note = (
+            "Smallest number of layers for words of length k, steps until it was told, and the "
+            f"accuracy that these had. The paper made {PAPERS_STEPS} steps."
         )
         return [Table("Layers needed", columns, tuple(rows), note)]
 
@@ -190,6 +225,12 @@ def _name(length: int, place: str, layers: int, seed: int) -> str:
 
 def _passes(outcome: Outcome) -> bool:
     return outcome.best_accuracy is not None and outcome.best_accuracy > THRESHOLD
+
+
+def _alike(cells: Iterator[str]) -> list[str]:
+    """One for all seeds, if they agree."""
+    found = list(cells)
+    return found[:1] if len(set(found)) <= 1 else found
 
 
 def _said(model: str) -> str:

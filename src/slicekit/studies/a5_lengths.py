@@ -7,7 +7,7 @@ from pathlib import Path
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
 from slicekit.studies.pictures import draw_lengths
-from slicekit.studies.plans import Choice, Outcome, Plan, Test, label
+from slicekit.studies.plans import Choice, Outcome, Plan, Test, Tested, label
 from slicekit.studies.study import Study
 from slicekit.studies.tables import (
     NOTHING,
@@ -15,6 +15,7 @@ from slicekit.studies.tables import (
     Table,
     both,
     both_means,
+    percent,
     steps_made,
 )
 
@@ -92,9 +93,39 @@ class A5Lengths(Study):
         )
         return [Table("Accuracy at each length", columns, tuple(rows), note)]
 
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """A row for each model, over all positions."""
+        lengths = self.lengths(choice)
+        rows = []
+        for model, own in by_model(self.shown_models(choice), outcomes).items():
+            cells = (_mean_and_least([x.at(length) for x in own]) for length in lengths)
+            said = PAPER.get(own[0].plan.model, NOTHING)
+            rows.append((model, seeds_of(own), steps_made(own), *cells, said))
+        columns = ("model", "seeds", "steps", *(f"{length:,}" for length in lengths), "the paper")
+        note = (
+            "Accuracy in % over all positions of 64 words, trained on lengths 3 to 40: the mean "
+            "over seeds, and in brackets the least where they differ. The paper made "
+            f"{PAPERS_STEPS} steps."
+        )
+        return [Table("Accuracy at each length", columns, tuple(rows), note)]
+
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each model."""
         draw_lengths(by_model(self.shown_models(choice), outcomes), path, self.summary, (3, 40))
+
+
+def _mean_and_least(tested: Sequence[Tested | None]) -> str:
+    """Of all seeds that were tested."""
+    shares = [x.overall for x in tested if x is not None]
+    if not shares:
+        return NOTHING
+    mean, least = percent(sum(shares) / len(shares)), percent(min(shares))
+    return mean if mean == least else f"{mean} ({least})"
+
+
+def seeds_of(outcomes: Sequence[Outcome]) -> str:
+    """The seeds of runs, in order."""
+    return " ".join(map(str, sorted({x.plan.settings.seed for x in outcomes})))
 
 
 def papers_rows(

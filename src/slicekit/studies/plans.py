@@ -175,6 +175,9 @@ class Outcome:
         seconds: of training; of a classifier, of testing as well. NaN if that is not known.
         opened: when a classifier was shown the archive's test set, in UTC; None for other runs, and
             where that is not known.
+        memory: the most bytes that the run's process had, None if that is not known.
+        processor: what it was done on, None if that is not known.
+        version: of slicekit, None if that is not known.
     """
 
     plan: Plan
@@ -186,6 +189,9 @@ class Outcome:
     tested: tuple[Tested, ...]
     seconds: float
     opened: str | None = None
+    memory: int | None = None
+    processor: str | None = None
+    version: str | None = None
 
     @property
     def on_test_set(self) -> float | None:

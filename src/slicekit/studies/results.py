@@ -29,6 +29,9 @@ RESULTS, MARKDOWN, PICTURE, RUNS = "results.json", "results.md", "results.png", 
 DRAWING = 10.0
 """Seconds between two pictures of a study that goes on."""
 
+PASSING = ("seconds", "opened", "memory", "processor", "version")
+"""What of a run differs from time to time, or from machine to machine."""
+
 KIND = "study.json"
 """Which study a folder is of, and whether it is a quick look."""
 
@@ -85,7 +88,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def gathered(
-    study: "Study", choice: Choice, standing: Standing, folder: Path
+    study: "Study", choice: Choice, standing: Standing, folder: Path | None
 ) -> tuple[Choice, list[Outcome]]:
     """All that was found so far, in an order that does not depend on when.
 
@@ -93,7 +96,7 @@ def gathered(
         study: which one.
         choice: what was wanted now.
         standing: what came of it.
-        folder: of the study, with what was found before.
+        folder: of the study, with what was found before; None has nothing.
 
     Returns:
         A choice that covers all outcomes, and the outcomes.
@@ -101,7 +104,7 @@ def gathered(
     Raises:
         ValueError: if what was found before is damaged.
     """
-    earlier = _in_results(folder) | _in_runs(folder)
+    earlier = {} if folder is None else _in_results(folder) | _in_runs(folder)
     found = list((earlier | standing.outcomes).values())
     covering = study.covering(choice, found)
     models = list(covering.models or study.models)
@@ -216,9 +219,7 @@ class Results:
 
 def _lasting(outcome: Outcome) -> dict[str, Any]:
     """What came of a run, without what differs from time to time."""
-    run = outcome.as_dict()
-    del run["seconds"], run["opened"]
-    return run
+    return {name: x for name, x in outcome.as_dict().items() if name not in PASSING}
 
 
 def as_markdown(

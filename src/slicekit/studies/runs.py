@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import slicekit
-from slicekit import catalogue, files, tasks
+from slicekit import catalogue, files, machines, tasks
 from slicekit.devices import find_device
 from slicekit.studies import classifiers
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
@@ -46,6 +46,7 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
         ValueError: if the folder holds another run, or a damaged one.
         OSError: if a file can't be written.
     """
+    known, earlier = machines.forget_peak(), None
     if plan.model in classifiers.NAMES:
         folder.mkdir(parents=True, exist_ok=True)
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -55,19 +56,30 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
     elif plan.trial:
         outcome = _try(plan, folder, device)
     else:
-        outcome = _train(plan, folder, _earlier(plan, folder), device)
+        earlier = _earlier(plan, folder)
+        outcome = _train(plan, folder, _other_tests(plan, earlier), device)
+    memory = machines.peak() if known else None
+    told = (memory, machines.processor(), slicekit.__version__)
+    if earlier is not None:  # all training was done then, and only tests are new
+        told = (earlier.memory, earlier.processor, earlier.version)
+    outcome = replace(outcome, memory=told[0], processor=told[1], version=told[2])
     write(outcome, folder)
     return outcome
 
 
-def _earlier(plan: Plan, folder: Path) -> Sequence[Tested]:
-    """What the same run was tested on before, beyond the tests of a plan."""
+def _earlier(plan: Plan, folder: Path) -> Outcome | None:
+    """What came of the same run before."""
     path = folder / RESULTS
     found = read_outcome(path) if path.exists() else None
-    if found is None:
-        return ()
-    _check_same(plan, found.plan, folder)
-    return [x for x in found.tested if Test(x.low, x.high, x.sequences) not in plan.tests]
+    if found is not None:
+        _check_same(plan, found.plan, folder)
+    return found
+
+
+def _other_tests(plan: Plan, found: Outcome | None) -> Sequence[Tested]:
+    """What a run was tested on before, beyond the tests of a plan."""
+    tested = () if found is None else found.tested
+    return [x for x in tested if Test(x.low, x.high, x.sequences) not in plan.tests]
 
 
 def _made(plan: Plan) -> tuple[Task, nn.Module]:

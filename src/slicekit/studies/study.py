@@ -96,6 +96,23 @@ class Study(ABC):
             lengths=choice.lengths if more <= known else tuple(sorted(known | more)),
         )
 
+    def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
+        """The choice whose tables show what is on record, and no more."""
+        models = tuple(dict.fromkeys(x.plan.model for x in outcomes))
+        seeds = tuple(sorted({x.plan.settings.seed for x in outcomes}))
+        return self.covering(Choice(models=models, seeds=seeds), outcomes)
+
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """What a page has room for: not every seed, but how far they lie apart."""
+        return self.tables(choice, outcomes)
+
+    def words(self, outcome: Outcome) -> tuple[str, ...]:
+        """Options of the command that repeats a run, besides its model and seed."""
+        plan = outcome.plan
+        recipe = () if plan.recipe == catalogue.FAST else ("--recipe", plan.recipe)
+        settings = plan.settings
+        return (*recipe, "--steps", str(settings.steps), "--batch", str(settings.batch))
+
     def chosen_seeds(self, choice: Choice) -> tuple[int, ...]:
         """The seeds of the runs."""
         return choice.seeds or ((0,) if choice.quick else self.seeds)

@@ -1,0 +1,90 @@
+"""Pages whose tables and pictures are those on record, and no one's typing.
+
+Between `<!-- results: NAME -->` and `<!-- end of results -->` a page holds what the record of the
+study NAME gives. `python -m slicekit.studies.pages` fills all pages of docs/ from results/, and
+makes the tables and pictures beside the records anew.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from slicekit import files
+from slicekit.studies.names import STUDIES, make
+from slicekit.studies.records import Record, read_record
+
+REGION = re.compile(
+    r"(?<=<!-- results: )([a-z0-9-]+)( -->\n)(.*?)(?=<!-- end of results -->)", re.S
+)
+
+
+def filled(page: str, records: Path, link: str) -> str:
+    """A page with every region made anew.
+
+    Args:
+        page: its text.
+        records: the folder of the records.
+        link: how the page reaches that folder.
+
+    Raises:
+        ValueError: if a region names no study, or one that nothing is on record of.
+    """
+
+    def made(region: re.Match[str]) -> str:
+        record = read_record(make(region[1]), records)
+        if record is None:
+            raise ValueError(f"a page asks for the results of {region[1]}, but {records} has none")
+        return f"{region[1]}{region[2]}{region_of(record, link, records)}"
+
+    return REGION.sub(made, page)
+
+
+def region_of(record: Record, link: str, records: Path) -> str:
+    """What a page says of a record: tables, picture, and how to repeat the runs."""
+    study = record.study
+    parts = [
+        "\n\n".join([table.as_markdown().split("\n\n", 1)[1], ""])
+        for table in study.page_tables(record.choice, record.outcomes)
+    ]
+    if (records / f"{study.name}.png").exists():
+        parts.append(f"![{study.summary}]({link}/{study.name}.png)\n\n")
+    lines = "\n".join(record.commands)
+    every = (
+        f"Every run: [{study.name}.md]({link}/{study.name}.md). Made with {record.made_with}, by"
+    )
+    return "".join([*parts, every, f"\n\n```\n{lines}\n```\n"])
+
+
+def fill(docs: Path, records: Path) -> list[Path]:
+    """Fill all pages of a folder, and make tables and pictures of all records anew.
+
+    Returns:
+        The files that have changed.
+    """
+    changed = []
+    for study in STUDIES.values():
+        record = read_record(study, records)
+        if record is not None:
+            place = records / study.name
+            before = _contents(place)
+            record.write(records)
+            after = _contents(place)
+            changed += [path for path in after if before.get(path) != after[path]]
+    for path in sorted(docs.glob("*.md")):
+        text = path.read_text()
+        new = filled(text, records, f"../{records.name}")
+        if new != text:
+            files.write(path, new.encode())
+            changed.append(path)
+    return changed
+
+
+def _contents(place: Path) -> dict[Path, bytes]:
+    paths = [place.with_suffix(suffix) for suffix in (".json", ".md", ".png")]
+    return {path: path.read_bytes() for path in paths if path.exists()}
+
+
+if __name__ == "__main__":
+    docs, records = (Path(x) for x in (sys.argv[1:] or ["docs", "results"]))
+    for path in fill(docs, records):
+        print(path)

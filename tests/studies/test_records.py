@@ -1,0 +1,127 @@
+"""Results on record, and the pages that take their tables from there."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slicekit import figures
+from slicekit.studies import STUDIES, Choice, Outcome, Study, make
+from slicekit.studies.pages import REGION, filled
+from slicekit.studies.records import add_to_record, commands, read_record
+from tests.studies.outcomes import made_up
+
+ROOT = Path(__file__).parent.parent.parent
+STUDY = make("a5-lengths")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "available", lambda: False)
+
+
+def outcomes(*models: str, seeds: tuple[int, ...] = (0,), study: Study = STUDY) -> list[Outcome]:
+    plans = study.wanted(Choice(models=models, seeds=seeds), {})
+    told = {"memory": 2**20, "processor": "a fast one", "version": "0.0.1"}
+    return [replace(made_up(plan), **told) for plan in plans]
+
+
+def test_runs_are_added_to_those_on_record(tmp_path: Path) -> None:
+    add_to_record(STUDY, outcomes("mamba", seeds=(0, 1)), tmp_path)
+    record = add_to_record(STUDY, outcomes("bd-slice"), tmp_path)
+    names = [x.plan.name for x in record.outcomes]
+    assert names == ["bd-slice/seed-0", "mamba/seed-0", "mamba/seed-1"], "in the study's own order"
+    assert read_record(STUDY, tmp_path) == record
+    written = (tmp_path / "a5-lengths.json").read_bytes()
+    assert add_to_record(STUDY, outcomes("mamba"), tmp_path) == record
+    assert (tmp_path / "a5-lengths.json").read_bytes() == written
+    found = json.loads(written)
+    assert found["commands"] == record.commands and len(found["runs"]) == 3
+    (first, *_) = found["runs"]
+    assert (first["seconds"], first["memory"], first["processor"]) == (2.0, 2**20, "a fast one")
+    assert first["plan"]["settings"]["seed"] == 0 and first["version"] == "0.0.1"
+    text = (tmp_path / "a5-lengths.md").read_text()
+    assert "| bd-slice/seed-0 |" in text and record.commands[0] in text
+    assert "Made with slicekit 0.0.1; a fast one" in text
+
+
+def test_results_of_a_study_without_times_will_do_as_a_record(tmp_path: Path) -> None:
+    (run,) = (x.as_dict() for x in outcomes("bd-slice"))
+    for name in ("seconds", "memory", "processor", "version"):
+        del run[name]
+    stored = {"study": "a5-lengths", "slicekit": "0.0.2", "choice": {}, "runs": [run]}
+    (tmp_path / "a5-lengths.json").write_text(json.dumps(stored))
+    record = add_to_record(STUDY, outcomes("de-lncde"), tmp_path)
+    old, new = record.outcomes
+    assert old.version == "0.0.2" and old.processor is None and old.seconds != old.seconds
+    assert json.loads((tmp_path / "a5-lengths.json").read_text())["runs"][0]["seconds"] is None
+    again = [replace(new, seconds=float("nan"), processor=None)]
+    assert add_to_record(STUDY, again, tmp_path).outcomes[1] == new, "times that are known stay"
+
+
+def test_models_with_the_same_seeds_share_a_command() -> None:
+    found = [*outcomes("bd-slice", "de-lncde", seeds=(0, 1)), *outcomes("d-slice")]
+    assert commands(STUDY, found) == [
+        "slicekit study a5-lengths --models bd-slice,de-lncde --seeds 0,1 --steps 3000 --batch 256",
+        "slicekit study a5-lengths --models d-slice --seeds 0 --steps 3000 --batch 256",
+    ]
+    layers = make("a5-layers")
+    (plan,) = layers.wanted(Choice(models=("bd-slice",), lengths=(5,), recipe="paper"), {})
+    (command,) = commands(layers, [made_up(plan)])
+    assert "--lengths 5 --max-layers 1 --recipe paper" in command
+
+
+def test_places_of_one_machine_are_not_recorded(tmp_path: Path) -> None:
+    (outcome,) = outcomes("bd-slice")
+    here = replace(outcome, plan=replace(outcome.plan, options={"data": "/home/me", "seed": 1}))
+    (recorded,) = add_to_record(STUDY, [here], tmp_path).outcomes
+    assert recorded.plan.options == {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("[", "JSONDecodeError"), ('{"study": "languages", "runs": []}', "of the study languages")],
+)
+def test_a_damaged_record_is_named_and_left_as_it_is(
+    content: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a5-lengths.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"{path} is damaged: .*{message}"):
+        add_to_record(STUDY, outcomes("bd-slice"), tmp_path)
+    assert path.read_text() == content and list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_can_be_recorded_of_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no run of a5-lengths is finished"):
+        add_to_record(STUDY, [], tmp_path)
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_what_is_on_record_is_what_the_tables_beside_it_say(study: Study) -> None:
+    record = read_record(study, ROOT / "results")
+    if record is None:
+        pytest.skip("nothing is on record")
+    place = ROOT / "results" / study.name
+    assert place.with_suffix(".md").read_text() == record.as_markdown(), "to do: make pages"
+    assert "/home/" not in record.as_json() and "/work/" not in record.as_json()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_says_what_is_on_record(page: Path) -> None:
+    text = page.read_text()
+    assert text == filled(text, ROOT / "results", "../results"), "to do: make pages"
+    assert len(REGION.findall(text)) == text.count("<!-- results: ")
+
+
+def test_a_region_is_made_anew_and_nothing_else(tmp_path: Path) -> None:
+    add_to_record(STUDY, outcomes("bd-slice"), tmp_path)
+    page = "Before.\n<!-- results: a5-lengths -->\nold\n<!-- end of results -->\nAfter.\n"
+    new = filled(page, tmp_path, "../there")
+    assert new.startswith("Before.\n<!-- results: a5-lengths -->\n| model") and "old" not in new
+    assert new.endswith("```\n<!-- end of results -->\nAfter.\n")
+    assert "[a5-lengths.md](../there/a5-lengths.md)" in new
+    assert filled(new, tmp_path, "../there") == new
+    with pytest.raises(ValueError, match="asks for the results of languages, but"):
+        filled(page.replace("a5-lengths", "languages"), tmp_path, "..")
