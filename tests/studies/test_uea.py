@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from slicekit.studies import (
     classifiers,
     conduct,
     make,
+    uea_paper,
     uea_robustness,
 )
 from slicekit.studies.classifiers import HYDRA, NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
@@ -28,7 +30,7 @@ from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
 from slicekit.studies.tables import runs_table
-from slicekit.studies.uea_paper import PAPER, SIZES
+from slicekit.studies.uea_paper import PAPER, PAPERS_COSTS, PUBLISHED, SIZES
 from slicekit.tasks.archives.places import load
 from tests.tasks.archives_on_disk import TEST, write_archive
 
@@ -61,7 +63,7 @@ def done(plan: Plan, accuracy: float = 0.5) -> Outcome:
         return Outcome(plan, 0, 0, "skipped", None, 0, (), 0.0)
     tested = (Tested(20, 20, TEST, accuracy, accuracy),)
     best = 0.75 if plan.model not in NAMES else None
-    return Outcome(plan, 10, 1, "steps", best, 1, tested, 2.0)
+    return Outcome(plan, 10, 1, "steps", best, 1, tested, 2.0, memory=300_000_000)
 
 
 def test_the_papers_part_has_every_model_generator_and_seed(folder: Path) -> None:
@@ -124,9 +126,17 @@ def test_tables_show_the_paper_beside_ours_and_what_was_skipped(choice: Choice) 
     tables = {table.title: table for table in study().tables(choice, outcomes)}
     means, seeds, default, dropped = tables.values()
     rows = {row[:2]: row[2:] for row in means.rows}
-    rank = f"{(1 + len(rows) - len(PAPER)) / 2:.1f}"  # all are alike
-    assert rows["bd-slice", "legacy"] == ("1", "50.00 ± 0.00", "50.00", rank, "2,000")
-    assert rows["paper: bd-slice", "-"] == ("100,000", "85 ± 2", "85.00", "2.5", "-")
+    rank = f"{(1 + len(rows) - len(PAPER) - len(PUBLISHED)) / 2:.1f}"  # all are alike
+    assert means.columns[3:9] == tuple(SIZES)
+    missing = ("-",) * 4
+    costs = ("-", "2,000", "300")
+    ours = ("1", *missing, "50.00 ± 0.00", "-", "50.00", rank, *costs)
+    assert rows["bd-slice", "legacy"] == ours
+    average = f"{sum(float(x.split()[0]) for x in PAPER['bd-slice']) / 6:.2f}"
+    said = ("100,000", *PAPER["bd-slice"], "85.00", "2.5", average, "68", "2,344")
+    assert rows["paper: bd-slice", "-"] == said
+    assert rows["published: LinOSS", "-"][-3:] == ("67.80", "-", "-")
+    assert "no run on EigenWorms, EthanolConcentration, Heartbeat, MotorImagery" in means.note
     assert len(seeds.rows) == (11 * 2 + 3) * 5 and seeds.rows[0][2:] == (
         "2345",
         "1",
@@ -181,6 +191,25 @@ def test_a_picture_names_what_was_run_and_nothing_else(choice: Choice) -> None:
 def test_the_papers_averages_are_those_of_its_columns(name: str, average: float) -> None:
     own = [float(figure.split(" ± ")[0]) for figure in PAPER[name]]
     assert len(own) == len(SIZES) and sum(own) / 6 == pytest.approx(average, abs=0.6)
+
+
+def test_circles_of_the_papers_figure_have_memory_as_area_and_time_as_place(choice: Choice) -> None:
+    pytest.importorskip("matplotlib")
+    plans = study().wanted(replace(choice, parts=("paper",), models=("bd-slice", "ncde")), {})
+    _, (axis,) = figures.figure(1, 6, 4)
+    uea_paper.draw_costs(axis, [done(plan, 0.25) for plan in plans])
+    *papers, ours, field = axis.collections
+    assert len(papers) == len(PAPERS_COSTS)
+    assert ours.get_offsets().tolist() == field.get_offsets().tolist() == [[2000.0, 25.0]]
+    assert ours.get_sizes()[0] / papers[0].get_sizes()[0] == pytest.approx(300 / 2344)
+
+
+def test_a_command_repeats_the_part_and_the_set_of_a_run(choice: Choice) -> None:
+    plans = study().wanted(replace(choice, models=("bd-slice", OURS), seeds=(1,)), {})
+    told = {plan.name.split("/")[0]: study().words(done(plan)) for plan in plans}
+    assert told["paper"][:4] == ("--parts", "paper", "--sets", NAME)
+    assert told["paper"][4:] == ("--steps", "500", "--batch", "32")
+    assert told["default"][:3] == ("--parts", "default", "--sets") and len(told["default"]) == 4
 
 
 def test_what_is_left_at_a_larger_share_is_left_at_a_smaller(folder: Path) -> None:

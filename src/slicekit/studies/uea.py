@@ -15,7 +15,7 @@ from slicekit.suggestions import unknown
 from slicekit.tasks.archive_task import is_on_disk, on_disk
 
 PARTS = {"paper": uea_paper, "default": uea_default, "robustness": uea_robustness}
-"""Each knows its plans, its tables and its panel of the picture."""
+"""Each knows its plans, its tables and its panels of the picture."""
 
 
 class UEA(Study):
@@ -97,12 +97,28 @@ class UEA(Study):
         return found
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
-        """A panel for each part of which something is finished."""
+        """The panels of each part of which something is finished."""
         parts = [part for part in self.parts(choice) if _of(part, outcomes)]
-        made, axes = figures.figure(len(parts), 6.5 * len(parts), 4.8, self.summary)
-        for part, axis in zip(parts, axes, strict=True):
-            PARTS[part].draw(axis, _of(part, outcomes))
+        panels = [(part, draw) for part in parts for draw in PARTS[part].PANELS]
+        made, axes = figures.figure(len(panels), 6.5 * len(panels), 4.8, self.summary)
+        for (part, draw), axis in zip(panels, axes, strict=True):
+            draw(axis, _of(part, outcomes))
         figures.write(made, path)
+
+    def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
+        """Only the parts of which there is something."""
+        parts = tuple(part for part in PARTS if _of(part, outcomes))
+        return replace(super().recorded(outcomes), parts=parts)
+
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Without every seed."""
+        return [x for x in self.tables(choice, outcomes) if x.title != uea_paper.EVERY_SEED]
+
+    def words(self, outcome: Outcome) -> tuple[str, ...]:
+        """Also the part and the data set; a classifier takes no steps."""
+        part = outcome.plan.name.split("/")[0]
+        where = ("--parts", part, "--sets", outcome.plan.task)
+        return (*where, *(super().words(outcome) if part == "paper" else ()))
 
 
 def _of(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -156,3 +156,6 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
         axis.axis("off")
     else:
         ranks.draw(axis)
+
+
+PANELS = (draw,)

@@ -43,6 +43,30 @@ PAPER: dict[str, tuple[str, str, str, str, str, str]] = {
 }
 """The paper's test accuracy, mean and deviation over five seeds, in the order of its data sets."""
 
+PAPERS_COSTS: dict[str, tuple[float, float | None]] = {
+    "bd-slice": (68.1, 2344),
+    "log-ncde": (1321.7, 2177),
+    "d-de-slice": (66.7, 2302),
+    "d-slice": (11.0, 1875),
+    "lru": (26.9, 4308),
+    "s6": (20.1, 2938),
+    "s5": (21.9, 3327),
+    "de-lncde": (77.2, 12756),
+    "ncde": (6923, 1962),
+    "nrde": (3431, 2858),
+    "mamba": (60.0, 4535),
+}
+"""The paper's seconds for a thousand steps and MB of an H100, means over its six data sets."""
+
+PUBLISHED = {"LinOSS": 67.8, "PD-SSM": 67.0}
+"""What others have published since as their average over the six data sets, in %."""
+
+EVERY_SEED = "Every seed of the paper's splits"
+"""The title of a table."""
+
+MB_PER_POINT = 20.0
+"""How much memory a square point of a circle's area stands for."""
+
 Runs = dict[tuple[str, str, str], list[Outcome]]
 """By the label of model and recipe, splits and data set."""
 
@@ -86,8 +110,8 @@ def _plan(choice: Choice, data_set: str, model: str, splits: str, seed: int) -> 
 def tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Means beside the paper's, and every seed."""
     runs = _runs(outcomes)
-    sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)] or list(SIZES)
-    return [_means(runs, sets), _seeds(runs, sets)]
+    known = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
+    return [_means(runs, known), _seeds(runs, known or list(SIZES))]
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Runs:
@@ -98,51 +122,68 @@ def _runs(outcomes: Sequence[Outcome]) -> Runs:
     return found
 
 
-def _means(runs: Runs, sets: Sequence[str]) -> Table:
+def _means(runs: Runs, known: Sequence[str]) -> Table:
+    """A column for each of the paper's data sets; averages are over those that we have runs of."""
+    sets = known or list(SIZES)
     lines = {
-        line: [_accuracies(runs.get((*line, data_set), [])) for data_set in sets]
+        line: {name: _accuracies(runs.get((*line, name), [])) for name in SIZES}
         for line in _lines(runs)
     }
-    ranks = _ranks({line: [_average(x) for x in own] for line, own in lines.items()})
+    ranks = _ranks({line: [_average(own[x]) for x in sets] for line, own in lines.items()})
     rows = []
     for (model, splits), own in lines.items():
-        made = [x for n in sets for x in runs.get((model, splits, n), [])]
+        made = [x for n in SIZES for x in runs.get((model, splits, n), [])]
+        means = {name: _average(x) for name, x in own.items()}
         rows.append(
             (
                 model,
                 splits,
                 steps_made(made),
-                *map(mean_and_deviation, own),
-                _percent(_average([_average(x) for x in own])),
+                *map(mean_and_deviation, own.values()),
+                _percent(_average([means[x] for x in sets])),
                 ranks[model, splits],
+                _percent(_average(list(means.values()))),
                 _seconds(made),
+                _memory(made),
             )
         )
-    places = [list(SIZES).index(data_set) for data_set in sets]
-    papers = {name: [own[n] for n in places] for name, own in PAPER.items()}
-    means = {name: [_figure(x) for x in own] for name, own in papers.items()}
-    papers_ranks = _ranks(means)
-    rows += [
-        (
-            f"paper: {name}",
-            NOTHING,
-            PAPERS_STEPS,
-            *own,
-            _percent(_average(means[name])),
-            papers_ranks[name],
-            NOTHING,
-        )
-        for name, own in papers.items()
-    ]
+    rows += _papers_rows(sets)
+    missing = [name for name in SIZES if name not in known]
     note = (
         "Mean and deviation over seeds of the test accuracy of the weights with the best validation"
         " accuracy. The paper's deviations are those of the population, ours of the sample. Steps "
         "are those made, of the paper the most that it allows. Average and average rank are over "
-        "the data sets of the table, ranks among our rows or among the paper's; seconds are of a "
-        "thousand steps, on one thread, the mean over the runs."
+        f"{', '.join(sets)}; ranks are among our rows or among the paper's. Seconds are of a "
+        "thousand steps on one thread of this machine, MB the most that the run's process had in "
+        "memory, torch itself included, both means over the runs; those of the paper are of an "
+        "H100, means over its six data sets."
+        + (f" There is no run on {', '.join(missing)}." if missing else "")
     )
-    columns = ("model", "splits", "steps", *sets, "average", "rank", "s / 1,000 steps")
+    columns = (
+        *("model", "splits", "steps", *SIZES, "average", "rank", "average of six"),
+        *("s / 1,000 steps", "MB"),
+    )
     return Table("Test accuracy in %, 70/15/15", columns, tuple(rows), note)
+
+
+def _papers_rows(sets: Sequence[str]) -> list[tuple[str, ...]]:
+    """What the paper says, and what others have published since."""
+    means = {name: dict(zip(SIZES, map(_figure, own), strict=True)) for name, own in PAPER.items()}
+    ranks = _ranks({name: [own[x] for x in sets] for name, own in means.items()})
+    rows = []
+    for name, own in PAPER.items():
+        seconds, memory = PAPERS_COSTS.get(name, (None, None))
+        averages = (_average([means[name][x] for x in some]) for some in (sets, list(SIZES)))
+        average, of_six = map(_percent, averages)
+        costs = (NOTHING if x is None else f"{x:,.0f}" for x in (seconds, memory))
+        head = (f"paper: {name}", NOTHING, PAPERS_STEPS)
+        rows.append((*head, *own, average, ranks[name], of_six, *costs))
+    nothing = (NOTHING,) * (len(SIZES) + 2)
+    rows += [
+        (f"published: {name}", NOTHING, NOTHING, *nothing, f"{average:.2f}", NOTHING, NOTHING)
+        for name, average in PUBLISHED.items()
+    ]
+    return rows
 
 
 def _lines(runs: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str]]:
@@ -185,6 +226,11 @@ def _seconds(outcomes: Sequence[Outcome]) -> str:
     return f"{sum(known) / len(known):,.0f}" if known else NOTHING
 
 
+def _memory(outcomes: Sequence[Outcome]) -> str:
+    known = [x.memory for x in outcomes if x.memory is not None]
+    return f"{sum(known) / len(known) / 1e6:,.0f}" if known else NOTHING
+
+
 def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
     return [x.on_test_set for x in outcomes if x.on_test_set is not None]
 
@@ -200,7 +246,7 @@ def _seeds(runs: Runs, sets: Sequence[str]) -> Table:
             rows.append((model, splits, str(SEEDS[seed]), steps_made(alike), *cells))
     columns = ("model", "splits", "seed", "steps", *sets)
     note = "Test accuracy, and in brackets the best validation accuracy, by which it was chosen."
-    return Table("Every seed of the paper's splits", columns, tuple(rows), note)
+    return Table(EVERY_SEED, columns, tuple(rows), note)
 
 
 def _cell(outcomes: Sequence[Outcome], seed: int) -> str:
@@ -210,24 +256,71 @@ def _cell(outcomes: Sequence[Outcome], seed: int) -> str:
     return NOTHING
 
 
-def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    """A bar for each model and data set over both generators, a dash for the paper's mean."""
+def draw_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
+    """A dot for each split and seed, a dash for their mean, a black one for the paper's."""
     runs = _runs(outcomes)
     sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
     models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
     for number, model in enumerate(models):
         (shift, width), told = figures.beside(number, len(models)), model
+        colour = figures.line(number)["color"]
         for place, data_set in enumerate(sets):
-            own = [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
-            values = [100 * share for share in _accuracies(own)]
-            if not values:
-                continue
-            at, mean = place + shift, sum(values) / len(values)
-            axis.bar(at, mean, width, **figures.bar(number), label=told)
-            said = 100 * _figure(PAPER[own[0].plan.model][list(SIZES).index(data_set)])
-            axis.plot([at - width / 2, at + width / 2], [said, said], "k-", linewidth=1.5)
-            told = None
+            at = place + shift
+            ends = [at - width / 2, at + width / 2]
+            values: list[float] = []
+            for splits, marker in zip(SPLITS, ("o", "^"), strict=True):
+                own = _accuracies(runs.get((model, splits, data_set), []))
+                values += [100 * x for x in own]
+                look = {"color": colour, "markersize": 3, "linestyle": "", "alpha": 0.6}
+                axis.plot([at] * len(own), [100 * x for x in own], marker, **look)
+            if values:
+                mean = sum(values) / len(values)
+                axis.plot(ends, [mean, mean], color=colour, linewidth=2, label=told)
+                told = None
+            if (said := PAPER.get(model.split(",")[0])) is not None:
+                height = 100 * _figure(said[list(SIZES).index(data_set)])
+                axis.plot(ends, [height, height], "k-", linewidth=1)
     figures.names_below(axis, sets)
-    figures.label(axis, title="the paper's models; black: the paper's figures")
+    title = "splits and seeds (dots: legacy, triangles: partitionable); black: the paper's means"
+    figures.label(axis, title=title)
     figures.percentages(axis, "test accuracy, %", low=0)
     figures.legend(axis, outside=True)
+
+
+def draw_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
+    """The paper's figure of time against accuracy, with areas as memory: ours full, its hollow.
+
+    Ours are of the data sets that all of the models shown have runs of; the paper's of its six.
+    """
+    runs = _runs(outcomes)
+    models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
+    sets = [x for x in SIZES if models and all(_both(runs, model, x) for model in models)]
+    for name, (seconds, memory) in PAPERS_COSTS.items():
+        height = 100 * sum(map(_figure, PAPER[name])) / len(SIZES)
+        area = (memory or 0.0) / MB_PER_POINT
+        axis.scatter([seconds], [height], s=area, facecolors="none", edgecolors="grey")
+        axis.annotate(name, (seconds, height), fontsize=figures.SMALL - 1, color="grey")
+    for number, model in enumerate(models if sets else []):
+        own = [x for name in sets for x in _both(runs, model, name)]
+        seconds = [1000 * x.seconds / x.steps for x in own if x.steps and x.seconds > 0]
+        memory = [x.memory for x in own if x.memory is not None]
+        means = [_average(_accuracies(_both(runs, model, name))) for name in sets]
+        height = _average(means)
+        if not seconds or height is None:
+            continue
+        at = sum(seconds) / len(seconds), 100 * height
+        area = sum(memory) / len(memory) / 1e6 / MB_PER_POINT if memory else 20.0
+        axis.scatter(*([x] for x in at), s=area, color=figures.line(number)["color"], alpha=0.7)
+        axis.annotate(model, at, fontsize=figures.SMALL - 1)
+    figures.logarithmic(axis, "x")
+    title = f"ours (full, {len(sets)} data sets, one thread), the paper's (hollow, six, an H100)"
+    figures.label(axis, title=title, x="s / 1,000 steps", y="average test accuracy, %")
+    axis.grid(alpha=0.3)
+
+
+def _both(runs: Runs, model: str, data_set: str) -> list[Outcome]:
+    """Runs with the splits of either generator."""
+    return [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
+
+
+PANELS = (draw_spread, draw_costs)

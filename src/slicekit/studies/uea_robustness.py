@@ -106,3 +106,6 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     )
     axis.grid(alpha=0.3)
     figures.legend(axis)
+
+
+PANELS = (draw,)
