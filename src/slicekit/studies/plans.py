@@ -79,12 +79,12 @@ class Plan:
 
     Args:
         name: its place below the study's folder.
-        task: a name of `slicekit.tasks`.
+        task: a name of `slicekit.tasks`, or of `slicekit.studies.measurements`.
         model: a name of the catalogue, or of `slicekit.studies.classifiers`.
         settings: of the training; its seed is also that of the weights. Of a classifier that trains
-            in its own way, only the seed counts.
+            in its own way, only the seed counts; of a measurement, seed and steps.
         tests: what it is judged by; nothing for a finite test set, all of which then counts.
-        options: arguments of the task.
+        options: arguments of the task, or of the measurement.
         layers: number of blocks, or None for the model's own.
         recipe: which of the model's recipes.
         trial: whether it is judged by validation alone: nothing is tested then, and a run that
@@ -165,8 +165,8 @@ class Outcome:
         plan: what was asked for.
         parameters: how many the model has.
         steps: how many were made.
-        reason: why training ended: "steps", "stop_at" or "patience"; "skipped", as too costly; or
-            "diverged", of a trial.
+        reason: why training ended: "steps", "stop_at" or "patience"; "skipped", as too costly;
+            "diverged", of a trial; or "measured", where nothing was trained.
         best_accuracy: the best validation accuracy; the model that had it was tested. None for a
             classifier that tells of none.
         best_step: when that was.
@@ -178,6 +178,7 @@ class Outcome:
         memory: the most bytes that the run's process had, None if that is not known.
         processor: what it was done on, None if that is not known.
         version: of slicekit, None if that is not known.
+        measured: what a measurement found, as plain data; nothing for runs that train.
     """
 
     plan: Plan
@@ -192,6 +193,7 @@ class Outcome:
     memory: int | None = None
     processor: str | None = None
     version: str | None = None
+    measured: dict[str, Any] = field(default_factory=dict)
 
     @property
     def on_test_set(self) -> float | None:
@@ -209,7 +211,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON gives it back."""
         tested = [asdict(own) for own in self.tested]
-        return asdict(self) | {"plan": self.plan.as_dict(), "tested": tested}
+        data = asdict(self) | {"plan": self.plan.as_dict(), "tested": tested}
+        return {name: x for name, x in data.items() if name != "measured" or x}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Outcome":

@@ -17,7 +17,7 @@ from torch import nn
 import slicekit
 from slicekit import catalogue, files, machines, tasks
 from slicekit.devices import find_device
-from slicekit.studies import classifiers
+from slicekit.studies import classifiers, measurements
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
 from slicekit.tasks import Task
 from slicekit.training import Diverged, Result, RunFolder, evaluate, read_run, train
@@ -53,6 +53,9 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
         looked = {"test set": plan.task, "classifier": plan.model, "at": now}
         files.write(folder / LOOKED, (json.dumps(looked) + "\n").encode())
         outcome = replace(classifiers.perform(plan, device), opened=now)
+    elif plan.task in measurements.MEASUREMENTS:
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome = measurements.perform(plan)
     elif plan.trial:
         outcome = _try(plan, folder, device)
     else:

@@ -1,0 +1,25 @@
+"""Runs of a study that train nothing: they measure, and say what they found as plain data."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from slicekit.studies import scan_race
+from slicekit.studies.plans import Outcome, Plan
+
+MEASURED = "measured"
+"""Why such a run ends."""
+
+MEASUREMENTS: dict[str, Callable[[Plan], tuple[int, dict[str, Any]]]] = {
+    "scan-costs": scan_race.measure,
+}
+"""By the task of a plan: a number of parameters, and what was found."""
+
+
+def perform(plan: Plan) -> Outcome:
+    """Measure what a plan asks for."""
+    start = time.perf_counter()
+    parameters, found = MEASUREMENTS[plan.task](plan)
+    seconds = time.perf_counter() - start
+    steps = plan.settings.steps
+    return Outcome(plan, parameters, steps, MEASURED, None, 0, (), seconds, measured=found)
