@@ -219,10 +219,10 @@ def _time_table(outcomes: Sequence[Outcome]) -> Table:
         found = cells(outcome)
         ours = found[OURS].seconds
         others = [found[x] for x in scans if x in found]
-        ratios = [_marked(f"{found[x].seconds / ours:.3g}", found[x]) for x in scans]
+        ratios = [_marked(_figures(found[x].seconds / ours), found[x]) for x in scans]
         least = min(x.seconds for x in others) / ours
         case = CASES[case_of(outcome)].what
-        rows.append((case, outcome.plan.model, f"{1000 * ours:.3g}", *ratios, f"{least:.3g}"))
+        rows.append((case, outcome.plan.model, _figures(1000 * ours), *ratios, _figures(least)))
     columns = ("case", "model", "ours, s", *_headings(scans), "best other")
     note = (
         "Ours: seconds of processor time for 1,000 steps of training, forward and backward, on one "
@@ -232,6 +232,11 @@ def _time_table(outcomes: Sequence[Outcome]) -> Table:
         "that was free."
     )
     return Table("Time", columns, tuple(rows), note)
+
+
+def _figures(number: float) -> str:
+    """Three of them, or all of a large whole number."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _marked(text: str, cell: Cell) -> str:
