@@ -39,6 +39,7 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["a5-layers", "--lengths", "5:3"], "5:3"),
         (["languages", "--steps", "0"], "--steps"),
         (["languages", "--quick", "--record", "."], "a quick look is no result to record"),
+        (["paper", "--models", "bd-slice"], "paper: --models bd-slice, but it takes all of every"),
         (["languages", "--budget", "8 hours"], "budget='8 hours', expected hours, minutes"),
         (["languages", "--engine", "slrum"], "unknown engine 'slrum', did you mean 'slurm'?"),
         (["languages", "--address", "10.0.0.1:1"], "but engine local has none"),

@@ -1,5 +1,6 @@
 """The command `slicekit study`: its options, its progress and what it prints at the end."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from slicekit.cli import display, engines
 from slicekit.cli.errors import BadUsage, one_line
 from slicekit.cli.grids import INTERRUPTED, print_table, watcher
 from slicekit.cli.lengths import parse_lengths
+from slicekit.cli.paper import run_paper
 from slicekit.engines import Engine
 from slicekit.studies import (
     STUDIES,
@@ -19,6 +21,7 @@ from slicekit.studies import (
     Study,
     conduct,
     make,
+    paper,
 )
 from slicekit.studies.budgets import seconds_of
 from slicekit.studies.records import add_to_record
@@ -105,6 +108,7 @@ def study_command(
       slicekit study a5-lengths --recipe paper                 100,000 steps each, as published
       slicekit study a5-layers --lengths 3,10,20 --processes 2
       slicekit study word-problems --quick --out try
+      slicekit study paper --budget 8h --record results        all studies, and one page
       slicekit study languages --budget 8h                     what a night is enough for
       slicekit study languages --budget 0s --record results    add what is done to the record
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
@@ -119,7 +123,7 @@ def study_command(
         if name is None:
             _list(display.console())
             return
-        study = make(name)
+        study = None if name == paper.NAME else make(name)
         choice = Choice(
             models=_names(models),
             recipe=recipe,
@@ -138,7 +142,21 @@ def study_command(
         where = engines.chosen(engine, processes, address, option)
         if record is not None and quick:
             raise BadUsage("slicekit study: a quick look is no result to record: --quick --record")
+        if study is None:
+            _refuse({"--models": models, "--lengths": lengths, "--parts": parts, "--sets": sets})
+            run_paper(choice, out or folder, where, device, seconds, record)
+            return
         _run(study, choice, out or folder, where, device, seconds, record)
+
+
+def _refuse(options: Mapping[str, str | None]) -> None:
+    """Options that mean something else in each study."""
+    for name, value in options.items():
+        if value is not None:
+            raise BadUsage(
+                f"slicekit study paper: {name} {value}, but it takes all of every study; give it "
+                "to a study by its name"
+            )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -156,6 +174,7 @@ def _list(console: Console) -> None:
     table = display.table("study", "what it shows", "models")
     for study in STUDIES.values():
         table.add_row(study.name, study.summary, ", ".join(study.models))
+    table.add_row(paper.NAME, paper.SUMMARY, "")
     console.print(table)
 
 

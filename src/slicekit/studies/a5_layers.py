@@ -54,6 +54,7 @@ class A5Layers(Study):
     summary = "A5: the smallest number of layers with more than 90% validation accuracy"
     models = ("orthogonal-slice", *SLICES, *OTHERS, *BASELINES)
     seeds = (0,)
+    of_paper = "figure 1a"
 
     def lengths(self, choice: Choice) -> tuple[int, ...]:
         """Those to train on."""

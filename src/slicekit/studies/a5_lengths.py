@@ -53,6 +53,7 @@ class A5Lengths(Study):
     name = "a5-lengths"
     summary = "A5, trained on lengths up to 40: test accuracy against length"
     models = ("orthogonal-slice", *SLICES, *OTHERS, *BASELINES)
+    of_paper = "figure 1b"
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every model and seed."""

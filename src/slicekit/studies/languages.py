@@ -8,7 +8,7 @@ from typing import Any
 from slicekit import figures
 from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
-from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
+from slicekit.studies.line_ups import BASELINES, OTHERS, SIZES, SLICES
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import QUICK_SEQUENCES, Study
 from slicekit.studies.tables import (
@@ -16,6 +16,7 @@ from slicekit.studies.tables import (
     PAPERS_STEPS,
     Table,
     mean_and_deviation,
+    means_of,
     percent,
     steps_made,
 )
@@ -121,6 +122,11 @@ class Languages(Study):
     name = "languages"
     summary = "Regular languages, trained on lengths up to 40"
     models = ("projective-slice", *SLICES, *OTHERS, *BASELINES)
+    of_paper = "tables 2 and 4"
+
+    def whole(self, choice: Choice) -> Choice:
+        """Also the appendix's sixteen sizes."""
+        return replace(choice, models=(*self.models, *SIZES))
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every model, language and seed."""
@@ -171,6 +177,10 @@ class Languages(Study):
             note = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
         columns = ("model", "seed", "steps", *LANGUAGES.values(), "average")
         return Table(f"Accuracy in % at lengths {lengths}", columns, tuple(rows), note)
+
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Means alone."""
+        return [means_of(table) for table in self.tables(choice, outcomes)]
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Bars for each language and test, a point for each seed."""

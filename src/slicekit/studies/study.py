@@ -30,12 +30,14 @@ class Study(ABC):
         summary: one line.
         models: what it compares, if the user names none.
         seeds: a run each, if the user names none.
+        of_paper: which of the paper's tables and figures it is; nothing if it is none of them.
     """
 
     name: str
     summary: str
     models: tuple[str, ...]
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    of_paper: str = ""
 
     @abstractmethod
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
@@ -95,6 +97,14 @@ class Study(ABC):
             seeds=tuple(sorted(seeds)),
             lengths=choice.lengths if more <= known else tuple(sorted(known | more)),
         )
+
+    def whole(self, choice: Choice) -> Choice:
+        """What it takes to show all that the paper shows."""
+        return choice
+
+    def glimpse(self, choice: Choice) -> Choice:
+        """A quick look at few models, for one at all studies."""
+        return replace(choice, quick=True, models=self.models[:2])
 
     def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
         """The choice whose tables show what is on record, and no more."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicekit.studies.plans import Outcome, Tested
 
@@ -48,6 +48,13 @@ class Table:
         ]
         note = ["", self.note] if self.note else []
         return "\n".join([f"### {self.title}", "", *shown, *note])
+
+
+def means_of(table: Table) -> Table:
+    """A table of every seed, its mean and what the paper says, without the seeds."""
+    place = table.columns.index("seed")
+    rows = [row for row in table.rows if not row[place].isdigit()]
+    return replace(table, rows=tuple(rows))
 
 
 def percent(share: float) -> str:

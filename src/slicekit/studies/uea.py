@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slicekit import figures
+from slicekit.catalogue.series import DATA_SETS as SIZES
 from slicekit.studies import uea_default, uea_paper, uea_robustness
 from slicekit.studies.classifiers import NAMES
 from slicekit.studies.line_ups import SERIES, expand
@@ -30,6 +31,13 @@ class UEA(Study):
     name = "uea"
     summary = "Time series of the UEA archive: the paper's models, our classifier, gaps"
     models = SERIES
+    of_paper = "tables 3 and 5, figure 5"
+
+    def glimpse(self, choice: Choice) -> Choice:
+        """The paper's smallest data set that is there, a linear model of each kind."""
+        smallest = [x for x in ("SelfRegulationSCP1", *SIZES) if is_on_disk(x, choice.data)]
+        few = replace(choice, quick=True, parts=("paper",), models=("bd-slice", "lru"))
+        return replace(few, sets=tuple(smallest[:1]) or None)
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every run of every part.

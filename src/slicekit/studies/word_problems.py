@@ -8,7 +8,7 @@ from slicekit.studies.a5_lengths import by_model
 from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
 from slicekit.studies.study import Study
-from slicekit.studies.tables import Table, both, both_means, steps_made
+from slicekit.studies.tables import Table, both, both_means, means_of, steps_made
 
 GROUPS = {
     "a5": "60 elements, not solvable",
@@ -69,6 +69,10 @@ class WordProblems(Study):
         cells = [(name, group) for name in found for group in GROUPS]
         own = {(name, g): [x for x in found[name] if x.plan.task == g] for name, g in cells}
         return {cell: runs for cell, runs in own.items() if runs}
+
+    def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Means alone."""
+        return [means_of(table) for table in self.tables(choice, outcomes)]
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each group and model."""
