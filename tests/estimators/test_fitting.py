@@ -1,5 +1,6 @@
-"""The training loop: it stops in time, keeps the best, and starts again when numbers run away."""
+"""Fits by the trainer: they stop in time, keep the best, and start again when numbers run away."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,16 +9,12 @@ from torch import Tensor, nn
 
 pytest.importorskip("sklearn")
 
-from slicekit.estimators.fitting import (
-    CrossEntropy,
-    Examples,
-    Plan,
-    SquaredError,
-    fit_network,
-    mean_loss,
-)
+from slicekit.estimators.fitting import Examples, Fit, fit_network
+from slicekit.tasks.losses import SquaredError
+from slicekit.training import Settings
+from slicekit.training.evaluation import tally
 
-PLAN = Plan(steps=200, batch=8, rate=0.05, decay=0.0, evaluate_every=5)
+SETTINGS = Settings(steps=200, batch=8, rate=0.05, decay=0.0, evaluate_every=5)
 
 
 class Line(nn.Module):
@@ -38,23 +35,49 @@ def examples(cases: int, noise: float = 0.0) -> Examples:
     return Examples(x, lengths, y + noise * torch.randn_like(y), torch.ones(cases))
 
 
+def fit(train: Examples, held: Examples) -> Fit:
+    return Fit(train, held, SquaredError(), 1)
+
+
+def mean_loss(network: nn.Module, held: Examples) -> float:
+    found = tally(network, held.batch(), loss=SquaredError())
+    return found.loss / found.weight
+
+
 def test_it_fits_and_keeps_the_best_weights() -> None:
     train, held = examples(32), examples(16)
-    network, history = fit_network(Line, train, held, SquaredError(), PLAN, 0)
+    network, history = fit_network(Line, fit(train, held), SETTINGS)
     losses = [loss for _, loss in history.validation]
     assert losses[-1] < 0.1 * losses[0]
-    assert mean_loss(network, held, SquaredError()) == pytest.approx(min(losses))
+    assert mean_loss(network, held) == pytest.approx(min(losses))
     assert not network.training
 
 
 def test_it_stops_when_validation_no_longer_improves() -> None:
     train, held = examples(16), examples(16, noise=3.0)
-    plan = Plan(steps=1000, batch=8, rate=0.05, decay=0.0, patience=3, evaluate_every=5)
-    network, history = fit_network(Line, train, held, SquaredError(), plan, 0)
+    settings = replace(SETTINGS, steps=1000, patience=3)
+    network, history = fit_network(Line, fit(train, held), settings)
     losses = [loss for _, loss in history.validation]
     assert history.steps < 1000
     assert len(losses) - 1 - losses.index(min(losses)) == 3
-    assert mean_loss(network, held, SquaredError()) == pytest.approx(min(losses))
+    assert mean_loss(network, held) == pytest.approx(min(losses))
+
+
+def test_cases_of_weight_zero_do_not_count() -> None:
+    train, held, wrong = examples(32), examples(16), examples(8, noise=100.0)
+    parts = zip(vars(train).values(), vars(wrong).values(), strict=True)
+    both = Examples(*(torch.cat([a, b]) for a, b in parts))
+    both = Examples(both.features, both.lengths, both.targets, (torch.arange(40) < 32).float())
+    network, _ = fit_network(Line, fit(both, both), SETTINGS)
+    assert mean_loss(network, held) < 0.05
+
+
+def test_the_same_seed_gives_the_same_network_and_leaves_torch_alone() -> None:
+    train, held = examples(16), examples(8)
+    before = torch.get_rng_state()
+    found = [fit_network(Line, fit(train, held), SETTINGS)[0].state_dict() for _ in range(2)]
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
 
 
 def test_a_rate_that_is_too_high_is_lowered_once() -> None:
@@ -66,35 +89,27 @@ def test_a_rate_that_is_too_high_is_lowered_once() -> None:
             attempts.append(self)
 
     with pytest.warns(RuntimeWarning, match="a tenth of learning_rate=0.05"):
-        network, _ = fit_network(Fragile, examples(8), examples(0), SquaredError(), PLAN, 0)
+        network, history = fit_network(Fragile, fit(examples(8), examples(0)), SETTINGS)
     assert network is attempts[1] and len(attempts) == 2
+    assert history.steps == SETTINGS.steps and history.validation == ()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_numbers_that_run_away_twice_are_an_error() -> None:
     with pytest.raises(FloatingPointError, match=r"even at a learning rate of 0\.005"):
-        fit_network(lambda: Line(float("inf")), examples(8), examples(0), SquaredError(), PLAN, 0)
+        fit_network(lambda: Line(float("inf")), fit(examples(8), examples(0)), SETTINGS)
 
 
 def test_the_first_update_and_the_last_have_a_rate() -> None:
     for steps in (1, 2):
-        plan = Plan(steps=steps, batch=8, rate=0.05, decay=0.0)
         made: list[Any] = []
 
         def make(made: list[Any] = made) -> nn.Module:
-            made.append(Line().map.weight.detach().clone())
             torch.manual_seed(0)
             line = Line()
             made.append(line.map.weight.detach().clone())
             return line
 
-        network: Any = fit_network(make, examples(8), examples(0), SquaredError(), plan, 0)[0]
+        task = fit(examples(8), examples(0))
+        network: Any = fit_network(make, task, replace(SETTINGS, steps=steps))[0]
         assert (network.map.weight != made[-1]).all()
-
-
-def test_validation_is_judged_without_smoothing() -> None:
-    logits, targets = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
-    smooth, plain = CrossEntropy(0.3), CrossEntropy(0.0)
-    torch.testing.assert_close(smooth.plain(logits, targets), plain(logits, targets))
-    mixed = 0.7 * plain(logits, targets) - 0.3 * logits.log_softmax(-1).mean(-1)
-    torch.testing.assert_close(smooth(logits, targets), mixed)

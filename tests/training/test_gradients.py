@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from slicekit.tasks import Batch
+from slicekit.tasks.losses import CrossEntropy
 from slicekit.training import Settings
 from slicekit.training.captured import head_of
 from slicekit.training.gradients import Objective
@@ -47,7 +48,8 @@ def test_the_objective_is_the_sum_of_its_terms(consistency: float, penalty: floa
     inputs = torch.randint(6, (7, 8))
     supervised = torch.rand(7, 8) < 0.6
     batch = Batch(inputs, inputs % 3 * supervised, supervised, torch.full((7,), 8))
-    with Objective(model, Settings(consistency=consistency, penalty=penalty), Processes()) as own:
+    settings = Settings(consistency=consistency, penalty=penalty)
+    with Objective(model, CrossEntropy(), settings, Processes()) as own:
         figures = own.backward(batch, None)
     found = [x.grad.clone() for x in model.parameters() if x.grad is not None]
     logits, targets = model(inputs)[supervised], (inputs % 3)[supervised]
@@ -70,6 +72,6 @@ def test_features_are_what_the_last_linear_map_is_given() -> None:
 
 def test_nothing_listens_after_training() -> None:
     model = Reader()
-    with Objective(model, Settings(consistency=1.0), Processes()):
+    with Objective(model, CrossEntropy(), Settings(consistency=1.0), Processes()):
         assert model.head._forward_pre_hooks
     assert not model.head._forward_pre_hooks

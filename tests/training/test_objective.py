@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from slicekit.tasks import Batch, accuracy
-from slicekit.training.objective import Labels, cross_entropy, is_right, spread
+from slicekit.tasks.losses import CrossEntropy
+from slicekit.training.objective import Labels, spread
 from slicekit.training.processes import Processes
 
 CPU = torch.device("cpu")
@@ -22,21 +23,23 @@ def test_loss_and_accuracy_count_supervised_positions_alone(share: float) -> Non
     batch, logits = some_batch(share), torch.randn(6, 7, 4).double().requires_grad_()
     labels = Labels.of(batch, CPU)
     chosen = labels.select(logits)
-    total = cross_entropy(chosen, labels.targets)
+    total = CrossEntropy().total(chosen, labels.targets, labels.weights)
     expected = torch.zeros(())
     for i, j in batch.supervised.nonzero().tolist():
         expected = expected - logits[i, j].log_softmax(0)[batch.targets[i, j]]
     torch.testing.assert_close(total, expected.double())
     found, wanted = (torch.autograd.grad(x, logits)[0] for x in (total, expected))
     torch.testing.assert_close(found, wanted)
-    assert is_right(chosen, labels.targets).float().mean() == accuracy(logits, batch)
+    right = CrossEntropy().right(chosen, labels.targets)
+    assert right.float().mean() == accuracy(logits, batch)
 
 
 def test_the_largest_logit_is_torchs_also_on_ties_and_nan() -> None:
     logits = torch.tensor([[1.0, 1.0, 0.0], [0.0, float("nan"), 3.0], [0.0, 0.0, 0.0]])
     for target in range(3):
         targets = torch.full((3,), target)
-        assert torch.equal(is_right(logits, targets), logits.argmax(-1) == targets)
+        right = CrossEntropy().right(logits, targets)
+        assert torch.equal(right, logits.argmax(-1) == targets)
 
 
 def test_half_precision_is_compared_in_single() -> None:

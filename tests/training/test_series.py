@@ -13,6 +13,7 @@ from slicekit import BlockDiagonal, Differences, Euler, LogODE, SequenceModel, S
 from slicekit.layers import Mean
 from slicekit.tasks import Batch, SeriesTask
 from slicekit.tasks.archives import Series
+from slicekit.tasks.losses import CrossEntropy
 from slicekit.training import Score, Settings, evaluate, train
 from slicekit.training import evaluation as room
 from slicekit.training import gradients as gradients_room
@@ -67,7 +68,7 @@ class Sums(nn.Module):
 
 def test_the_objective_is_the_cross_entropy_of_the_answers() -> None:
     model, batch = Sums(), a_task().whole("train")
-    with Objective(model, Settings(), Processes()) as objective:
+    with Objective(model, CrossEntropy(), Settings(), Processes()) as objective:
         figures = objective.backward(batch, None)
     found = [x.grad.clone() for x in model.parameters() if x.grad is not None]
     logits, answers = model(batch.inputs), batch.targets.squeeze(1)
@@ -128,7 +129,7 @@ def test_a_batch_that_is_mostly_padding_has_the_gradient_of_one_that_is_not_cut_
     def found() -> tuple[Tensor, list[Tensor], list[tuple[int, ...]]]:
         model, shapes = a_model(), []
         model.register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0].shape[:2])))
-        with Objective(model, Settings(), Processes()) as objective:
+        with Objective(model, CrossEntropy(), Settings(), Processes()) as objective:
             figures = objective.backward(batch, None)
         return figures, [x.grad for x in model.parameters() if x.grad is not None], shapes
 

@@ -1,24 +1,20 @@
-"""Training on a finite set of series: AdamW, a warm-up and a cosine, early stopping."""
+"""A network that is fitted to a finite set of series, by the trainer of `slicekit.training`."""
 
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW
 
 from slicekit.estimators.model import History
-from slicekit.estimators.watching import Silent, Watch
-from slicekit.training.optimiser import set_rate
+from slicekit.tasks import Batch, Task
+from slicekit.tasks.losses import Loss
+from slicekit.training import Diverged, Report, Result, Settings, Watcher, train
 from slicekit.training.randomness import own_randomness
-from slicekit.training.schedule import learning_rate
-from slicekit.training.settings import Settings
 
-BETAS = (0.9, 0.99)
 SLOWER = 0.1
 """Rate of the second attempt, over that of the first."""
 
@@ -31,7 +27,7 @@ class Examples:
         features: (cases, length, channels).
         lengths: (cases,).
         targets: (cases,) class indices, or (cases, targets).
-        weights: (cases,), not negative.
+        weights: (cases,) float32, not negative.
     """
 
     features: Tensor
@@ -48,99 +44,111 @@ class Examples:
         """Of the longest."""
         return self.features.shape[1]
 
-    def select(self, indices: Tensor, device: torch.device | str = "cpu") -> "Examples":
-        """Some of them, cut to the longest, on a device."""
+    def select(self, indices: Tensor) -> "Examples":
+        """Some of them, cut to the longest."""
         lengths = self.lengths[indices]
         longest = int(lengths.max()) if len(lengths) else 0
         features = self.features[indices, :longest]
-        parts = (features, lengths, self.targets[indices], self.weights[indices])
-        return Examples(*(part.to(device) for part in parts))
+        return Examples(features, lengths, self.targets[indices], self.weights[indices])
+
+    def batch(self) -> Batch:
+        """All of them."""
+        return Batch.series(self.features, self.targets, self.lengths, self.weights)
 
 
-class Loss(Protocol):
-    """Per case; `plain` is what validation judges by."""
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """(batch, outputs) and (batch, ...) -> (batch,)."""
-        ...
-
-    def plain(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The same without what only helps training."""
-        ...
-
-
-@dataclass(frozen=True)
-class CrossEntropy:
-    """Of logits and class indices, with smoothed labels in training."""
-
-    smoothing: float = 0.0
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """-Σ_k q_k log p_k."""
-        return nn.functional.cross_entropy(
-            outputs, targets, reduction="none", label_smoothing=self.smoothing
-        )
-
-    def plain(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """-log p_y."""
-        return nn.functional.cross_entropy(outputs, targets, reduction="none")
-
-
-@dataclass(frozen=True)
-class SquaredError:
-    """Mean over the targets of the squared difference."""
-
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """|y - ŷ|²."""
-        return (outputs - targets).pow(2).mean(-1)
-
-    plain = __call__
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how fast.
+class Fit(Task):
+    """Examples as a task.
 
     Args:
-        steps: number of updates at most.
-        batch: cases in each.
-        rate: the highest learning rate.
-        decay: weight decay of matrices.
-        warmup: share of the steps in which the rate grows.
-        clip: largest norm of the gradient.
-        patience: validations without a better loss after which to stop; None goes to the end.
-        evaluate_every: steps from one validation to the next.
+        training: what to fit; a batch draws different cases.
+        validation: what to judge by, if there is any.
+        loss: of single cases.
+        outputs: of the network.
     """
 
-    steps: int
-    batch: int
-    rate: float
-    decay: float
-    warmup: float = 0.1
-    clip: float = 1.0
-    patience: int | None = None
-    evaluate_every: int = 20
+    name = "a fit"
+
+    def __init__(self, training: Examples, validation: Examples, loss: Loss, outputs: int) -> None:
+        """Keep them."""
+        ranges = {"train": training, "validation": validation if len(validation) else training}
+        super().__init__(
+            **{
+                f"{split}_lengths": (int(own.lengths.min()), int(own.lengths.max()))
+                for split, own in ranges.items()
+            }
+        )
+        self.loss, self.outputs, self.held_out = loss, outputs, len(validation) > 0
+        self.channels = training.features.shape[2]
+        self._training, self._validation = training, validation
+
+    def sample(
+        self,
+        batch: int,
+        lengths: tuple[int, int],
+        generator: torch.Generator,
+        split: str = "train",
+    ) -> Batch:
+        """Draw different cases, whatever their lengths."""
+        own = self._training if split == "train" else self._validation
+        return own.select(torch.randperm(len(own), generator=generator)[:batch]).batch()
+
+    def batches(self, split: str) -> Iterable[Batch]:
+        """All cases, a few at a time."""
+        own = self._training if split == "train" else self._validation
+        return (own.select(some).batch() for some in chunks(own.lengths))
+
+
+class Best(Watcher):
+    """Keeps the weights with the least validation loss.
+
+    Args:
+        network: what is trained.
+        shown: is told the same.
+    """
+
+    def __init__(self, network: nn.Module, shown: Watcher) -> None:
+        """Nothing is known yet."""
+        self._network, self._shown = network, shown
+        self._least, self._kept = math.inf, None
+        self.judged: list[tuple[int, float]] = []
+
+    def started(self, total_steps: int, from_step: int) -> None:
+        """Tell it."""
+        self._shown.started(total_steps, from_step)
+
+    def stepped(self, report: Report) -> None:
+        """Tell it."""
+        self._shown.stepped(report)
+
+    def evaluated(self, report: Report) -> None:
+        """Keep the weights, if they are better."""
+        loss = report.loss if math.isfinite(report.loss) else math.inf
+        self.judged.append((report.step, loss))
+        self._shown.evaluated(report)
+        if loss < self._least:
+            self._least, self._kept = loss, copy.deepcopy(self._network.state_dict())
+
+    def finished(self, result: Result) -> None:
+        """Give the network its best weights."""
+        if self._kept is not None:
+            self._network.load_state_dict(self._kept)
+        self._shown.finished(result)
 
 
 def fit_network(
     make: Callable[[], nn.Module],
-    training: Examples,
-    validation: Examples,
-    loss: Loss,
-    plan: Plan,
-    seed: int,
+    task: Fit,
+    settings: Settings,
     device: torch.device | str = "cpu",
-    watch: Watch | None = None,
+    watch: Watcher | None = None,
 ) -> tuple[nn.Module, History]:
     """Make a network and train it; torch's own random numbers are left as they were.
 
     Args:
         make: gives a fresh network, called network(features, lengths=lengths).
-        training: what to fit.
-        validation: what to judge by; the best weights are kept. If it is empty, the last ones.
-        loss: per case.
-        plan: how long and how fast.
-        seed: of the parameters, batches and dropout.
+        task: what to fit, and what to judge by: the best weights are kept, or the last ones where
+            nothing is held out.
+        settings: how; the seed is also that of the parameters.
         device: where to train.
         watch: is told how it goes.
 
@@ -151,107 +159,27 @@ def fit_network(
         FloatingPointError: if the loss is not finite, even at a tenth of the rate.
     """
     device = torch.device(device)
-    for attempt in (plan, replace(plan, rate=SLOWER * plan.rate)):
-        with own_randomness(device, seed, 0):
-            network = make().to(device)
-            try:
-                history = _run(network, training, validation, loss, attempt, seed, watch)
-            except FloatingPointError as error:
-                if attempt is not plan:
-                    raise FloatingPointError(
-                        f"{error}, even at a learning rate of {attempt.rate:g}; choose a smaller "
-                        "learning_rate or another structure"
-                    ) from None
-                warnings.warn(
-                    f"{error}; it starts again at a tenth of learning_rate={plan.rate:g}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                continue
-        return network.eval(), history
+    for attempt in (settings, replace(settings, rate=SLOWER * settings.rate)):
+        with own_randomness(device, settings.seed, 0):
+            network = make()
+        best = Best(network, Watcher() if watch is None else watch)
+        try:
+            result = train(network, task, attempt, device=device, watch=best)
+        except Diverged as error:
+            told = f"the loss or its gradient is not finite at step {error.step}"
+            if attempt is not settings:
+                raise FloatingPointError(
+                    f"{told}, even at a learning rate of {attempt.rate:g}; choose a smaller "
+                    "learning_rate or another structure"
+                ) from None
+            warnings.warn(
+                f"{told}; it starts again at a tenth of learning_rate={settings.rate:g}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            continue
+        return network, History(result.steps, tuple(best.judged))
     raise AssertionError("the second attempt returns or raises")
-
-
-def _run(
-    network: nn.Module,
-    training: Examples,
-    validation: Examples,
-    loss: Loss,
-    plan: Plan,
-    seed: int,
-    watch: Watch | None,
-) -> History:
-    watch = Silent() if watch is None else watch
-    device = next(network.parameters()).device
-    optimiser = _optimiser(network, plan)
-    settings = Settings(steps=plan.steps + 1, rate=plan.rate, warmup=plan.warmup)
-    best, kept, stale, judged = math.inf, None, 0, []
-    batches = _batches(len(training), plan.batch, torch.Generator().manual_seed(seed))
-    watch.started(plan.steps)
-    step = 0
-    for step in range(1, plan.steps + 1):
-        network.train()
-        set_rate(optimiser, learning_rate(step, settings))
-        batch = training.select(next(batches), device)
-        found = loss(network(batch.features, lengths=batch.lengths), batch.targets)
-        value = (found * batch.weights).sum() / batch.weights.sum().clamp_min(1e-12)
-        optimiser.zero_grad()
-        value.backward()
-        norm = nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
-        if not torch.isfinite(value.detach() + norm):
-            raise FloatingPointError(f"the loss or its gradient is not finite at step {step}")
-        optimiser.step()
-        watch.stepped(step, value.item())
-        if len(validation) and (step % plan.evaluate_every == 0 or step == plan.steps):
-            now = mean_loss(network, validation, loss)
-            judged.append((step, now))
-            watch.evaluated(step, now)
-            if now < best:
-                best, kept, stale = now, copy.deepcopy(network.state_dict()), 0
-            else:
-                stale += 1
-            if plan.patience is not None and stale >= plan.patience:
-                break
-    watch.ended()
-    if kept is not None:
-        network.load_state_dict(kept)
-    return History(step, tuple(judged))
-
-
-def _optimiser(network: nn.Module, plan: Plan) -> AdamW:
-    """With decay on matrices only: biases, norms and the structures' own tensors go free."""
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    matrices = [p for p in parameters if p.ndim == 2]
-    others = [p for p in parameters if p.ndim != 2]
-    groups = [
-        {"params": matrices, "weight_decay": plan.decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    return AdamW([g for g in groups if g["params"]], lr=plan.rate, betas=BETAS, fused=True)
-
-
-def _batches(cases: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Indices of one batch after the other, every case once before any comes again."""
-    size, waiting = min(size, cases), torch.arange(0)
-    while True:
-        if len(waiting) < size:
-            waiting = torch.cat([waiting, torch.randperm(cases, generator=generator)])
-        yield waiting[:size]
-        waiting = waiting[size:]
-
-
-def mean_loss(network: nn.Module, examples: Examples, loss: Loss) -> float:
-    """The weighted mean of the plain loss, in evaluation mode; infinite where it is not finite."""
-    device = next(network.parameters()).device
-    network.eval()
-    total = torch.zeros((), dtype=torch.float64)
-    with torch.no_grad():
-        for some in chunks(examples.lengths):
-            batch = examples.select(some, device)
-            found = loss.plain(network(batch.features, lengths=batch.lengths), batch.targets)
-            total += (found * batch.weights).sum().cpu().double()
-    mean = (total / examples.weights.sum()).item()
-    return mean if math.isfinite(mean) else math.inf
 
 
 def chunks(lengths: Tensor, at_once: int = 2**14, most: int = 256) -> Iterator[Tensor]:

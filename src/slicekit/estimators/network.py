@@ -130,6 +130,10 @@ class SeriesNetwork(nn.Module):
             after.append(own)
         return self.head(self.dropout(torch.cat(pooled, -1))), States(after)
 
+    def is_decayed(self, name: str, parameter: Tensor) -> bool:
+        """Whether weights decay: those of matrices; biases, norms and structures go free."""
+        return parameter.ndim == 2
+
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this network again, but for its parameters."""
         return {

@@ -8,20 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.estimators.features import Features
-from slicekit.estimators.fitting import (
-    CrossEntropy,
-    Examples,
-    Plan,
-    SquaredError,
-    chunks,
-    fit_network,
-)
+from slicekit.estimators.fitting import Examples, Fit, chunks, fit_network
 from slicekit.estimators.inputs import Cases
 from slicekit.estimators.model import History, Model, Problem
 from slicekit.estimators.network import Recipe
 from slicekit.estimators.splitting import split
 from slicekit.estimators.watching import watch_for
+from slicekit.tasks.losses import CrossEntropy, SquaredError
 from slicekit.training.seeds import derived_seed
+from slicekit.training.settings import Settings
 
 if TYPE_CHECKING:
     from slicekit.estimators.solvers import Gradient
@@ -30,6 +25,7 @@ SMOOTHING = 0.1
 FEWEST_STEPS, EPOCHS = 400, 12
 """How long a network is trained by default: so many steps, or passes if those are more."""
 
+BETAS = (0.9, 0.99)
 MOST_STEPS = 256
 """Longer series are summed up in windows."""
 
@@ -105,38 +101,41 @@ def fit_networks(solver: "Gradient", problem: Problem) -> Networks:
         layers=int(solver.layers),
         dropout=float(solver.dropout),
     )
+    loss = CrossEntropy(SMOOTHING, by_loss=True) if problem.classes else SquaredError()
     found = []
     for member in range(solver.members):
         random = np.random.RandomState(problem.seed)
         chosen, held = split(problem.groups, solver.validation_fraction, member, random)
-        found.append(
-            fit_network(
-                partial(recipe.build, features.channels, problem.outputs, examples.length),
-                examples.select(chosen),
-                examples.select(held),
-                CrossEntropy(SMOOTHING) if problem.classes else SquaredError(),
-                _plan(solver, len(chosen)),
-                derived_seed(problem.seed, f"member {member}"),
-                problem.device,
-                watch_for(problem.verbose, f"network {member + 1} of {solver.members}"),
+        task = Fit(examples.select(chosen), examples.select(held), loss, problem.outputs)
+        seed = derived_seed(problem.seed, f"member {member}")
+        with watch_for(problem.verbose, f"network {member + 1} of {solver.members}") as watch:
+            found.append(
+                fit_network(
+                    partial(recipe.build, features.channels, problem.outputs, examples.length),
+                    task,
+                    _settings(solver, len(chosen), seed),
+                    problem.device,
+                    watch,
+                )
             )
-        )
     networks, history = (tuple(x) for x in zip(*found, strict=True))
     return Networks(features, networks, recipe, history)
 
 
-def _plan(solver: "Gradient", cases: int) -> Plan:
+def _settings(solver: "Gradient", cases: int, seed: int) -> Settings:
     epoch = max(1, cases // min(solver.batch_size, cases))
     steps = solver.max_steps
     if steps is None:
         steps = 10**9 if solver.max_epochs is not None else max(FEWEST_STEPS, EPOCHS * epoch)
     if solver.max_epochs is not None:
         steps = min(steps, solver.max_epochs * epoch)
-    return Plan(
-        steps=steps,
-        batch=solver.batch_size,
-        rate=solver.learning_rate,
-        decay=solver.weight_decay,
-        patience=solver.patience,
-        evaluate_every=max(1, min(max(epoch, 20), steps)),
+    return Settings(
+        steps=int(steps),
+        batch=int(min(solver.batch_size, cases)),
+        seed=seed,
+        rate=float(solver.learning_rate),
+        decay=float(solver.weight_decay),
+        betas=BETAS,
+        patience=None if solver.patience is None else int(solver.patience),
+        evaluate_every=max(1, min(max(epoch, 20), int(steps))),
     )

@@ -1,42 +1,19 @@
 """What a user sees while an estimator is fitted: a bar where rich is at hand, lines otherwise."""
 
-from typing import Any, Protocol
+from typing import Any
+
+from slicekit.training import Report, Result, Watcher
 
 
-class Watch(Protocol):
-    """Is told how a fit goes."""
+class Silent(Watcher):
+    """Shows nothing; a context, because others leave the terminal as they found it."""
 
-    def started(self, steps: int) -> None:
-        """A network will be trained for so many steps at most."""
-        ...
+    def __enter__(self) -> Watcher:
+        """Nothing to do."""
+        return self
 
-    def stepped(self, step: int, loss: float) -> None:
-        """A step was made."""
-        ...
-
-    def evaluated(self, step: int, loss: float) -> None:
-        """The validation loss was measured."""
-        ...
-
-    def ended(self) -> None:
-        """The network is trained."""
-        ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def started(self, steps: int) -> None:
-        """Nothing."""
-
-    def stepped(self, step: int, loss: float) -> None:
-        """Nothing."""
-
-    def evaluated(self, step: int, loss: float) -> None:
-        """Nothing."""
-
-    def ended(self) -> None:
-        """Nothing."""
+    def __exit__(self, *error: object) -> None:
+        """Nothing to do."""
 
 
 class Lines(Silent):
@@ -46,23 +23,29 @@ class Lines(Silent):
         """Keep the title."""
         self.title, self.steps, self.loss = title, 0, 0.0
 
-    def started(self, steps: int) -> None:
+    def started(self, total_steps: int, from_step: int) -> None:
         """Remember the number of steps."""
-        self.steps = steps
+        self.steps = total_steps
 
-    def stepped(self, step: int, loss: float) -> None:
+    def stepped(self, report: Report) -> None:
         """Remember the loss."""
-        self.loss = loss
+        self.loss = report.loss
 
-    def evaluated(self, step: int, loss: float) -> None:
+    def evaluated(self, report: Report) -> None:
         """Print a line."""
         print(
-            f"{self.title}: step {step}/{self.steps}  loss {self.loss:.4f}  validation {loss:.4f}",
+            f"{self.title}: step {report.step}/{self.steps}  loss {self.loss:.4f}  "
+            f"validation {report.loss:.4f}",
             flush=True,
         )
 
+    def finished(self, result: Result) -> None:
+        """Say so where there was nothing to validate on."""
+        if not result.best_step:
+            print(f"{self.title}: {result.steps} steps  loss {self.loss:.4f}", flush=True)
 
-class Bar:
+
+class Bar(Silent):
     """A bar with the losses beside it."""
 
     def __init__(self, title: str) -> None:
@@ -78,31 +61,33 @@ class Bar:
         )
         self._title, self._task = title, None
 
-    def started(self, steps: int) -> None:
+    def __exit__(self, *error: object) -> None:
+        """Leave it as it stands."""
+        self._progress.stop()
+
+    def started(self, total_steps: int, from_step: int) -> None:
         """Show it."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(self._title, total=steps, loss="-", validation="-")
+        self._task = self._progress.add_task(
+            self._title, total=total_steps, loss="-", validation="-"
+        )
         self._progress.start()
 
-    def stepped(self, step: int, loss: float) -> None:
+    def stepped(self, report: Report) -> None:
         """Move it."""
-        self._update(completed=step, loss=f"{loss:.4f}")
+        self._update(completed=report.step, loss=f"{report.loss:.4f}")
 
-    def evaluated(self, step: int, loss: float) -> None:
+    def evaluated(self, report: Report) -> None:
         """Show the validation loss."""
-        self._update(validation=f"{loss:.4f}")
-
-    def ended(self) -> None:
-        """Leave it as it stands."""
-        self._progress.stop()
+        self._update(validation=f"{report.loss:.4f}")
 
     def _update(self, **fields: Any) -> None:
         assert self._task is not None
         self._progress.update(self._task, **fields)
 
 
-def watch_for(verbose: bool, title: str) -> Watch:
+def watch_for(verbose: bool, title: str) -> Silent:
     """What suits the terminal.
 
     Args:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slicekit.checks import check_shape
 from slicekit.paths import mask_past_end, valid_mask
+from slicekit.tasks.losses import CrossEntropy, Loss
 from slicekit.tasks.ranges import check_range_of_lengths
 
 
@@ -23,10 +24,12 @@ class Batch:
         inputs: (batch, length) int64 tokens, 0 past the end of a sequence; or series (batch,
             length, channels) float32, likewise.
         targets: (batch, length) int64, the class wanted at each position; 0 where none is. Of
-            series, (batch, 1).
+            series, (batch, 1), or (batch, 1, outputs) float32 where numbers are wanted.
         supervised: (batch, length) bool, the positions that count in loss and accuracy. Of series,
             (batch, 1).
         lengths: (batch,) int64, the number of tokens or observations of each sequence.
+        weights: (batch,) float32, not negative: how much each sequence counts in the loss. None
+            counts all of them alike.
 
     Raises:
         TypeError: if a dtype is another one.
@@ -37,6 +40,7 @@ class Batch:
     targets: Tensor
     supervised: Tensor
     lengths: Tensor
+    weights: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.is_series:
@@ -44,13 +48,23 @@ class Batch:
         else:
             check_shape("inputs", self.inputs, ("batch", "length"))
             positions = tuple(self.inputs.shape)
-        check_shape("targets", self.targets, positions)
+        wanted = (*positions, "outputs") if self.wants_numbers else positions
+        check_shape("targets", self.targets, wanted)
         check_shape("supervised", self.supervised, positions)
         check_shape("lengths", self.lengths, (self.inputs.shape[0],))
         _check_dtype("inputs", self.inputs, torch.float32 if self.is_series else torch.int64)
-        for name in ("targets", "lengths"):
-            _check_dtype(name, getattr(self, name), torch.int64)
+        _check_dtype("targets", self.targets, torch.float32 if self.wants_numbers else torch.int64)
+        _check_dtype("lengths", self.lengths, torch.int64)
         _check_dtype("supervised", self.supervised, torch.bool)
+        if self.weights is not None:
+            check_shape("weights", self.weights, (self.inputs.shape[0],))
+            _check_dtype("weights", self.weights, torch.float32)
+
+    @property
+    def wants_numbers(self) -> bool:
+        """Whether series have numbers for answers, instead of classes."""
+        targets = self.targets
+        return self.is_series and isinstance(targets, Tensor) and targets.is_floating_point()
 
     @property
     def is_series(self) -> bool:
@@ -96,24 +110,28 @@ class Batch:
         return cls(inputs * valid_mask(lengths, inputs.shape[1]), targets, supervised, lengths)
 
     @classmethod
-    def series(cls, inputs: Tensor, answers: Tensor, lengths: Tensor) -> "Batch":
-        """A batch of series, with one class for each.
+    def series(
+        cls, inputs: Tensor, answers: Tensor, lengths: Tensor, weights: Tensor | None = None
+    ) -> "Batch":
+        """A batch of series, with one class for each, or some numbers.
 
         Args:
             inputs: (batch, length, channels) float32; what stands past the end of a series is
                 replaced by 0.
-            answers: (batch,) int64, one class for each series.
+            answers: (batch,) int64, one class for each series; or (batch, outputs) float32.
             lengths: (batch,) int64, at least 1.
+            weights: (batch,) float32, how much each counts, or None.
 
         >>> batch = Batch.series(torch.ones(1, 3, 2), torch.tensor([5]), torch.tensor([2]))
         >>> batch.inputs.sum(-1), batch.targets, batch.supervised
         (tensor([[2., 2., 0.]]), tensor([[5]]), tensor([[True]]))
         """
         check_shape("inputs", inputs, ("batch", "length", "channels"))
-        check_shape("answers", answers, (inputs.shape[0],))
-        targets = answers.unsqueeze(1)
-        everything = torch.ones_like(targets, dtype=torch.bool)
-        return cls(mask_past_end(inputs, lengths), targets, everything, lengths)
+        numbers = ("outputs",) if answers.is_floating_point() else ()
+        check_shape("answers", answers, (inputs.shape[0], *numbers))
+        everything = torch.ones(len(answers), 1, dtype=torch.bool)
+        inputs = mask_past_end(inputs, lengths)
+        return cls(inputs, answers.unsqueeze(1), everything, lengths, weights)
 
     def by_position(self, name: str, logits: Tensor) -> Tensor:
         """A model's answer with an axis of positions: pooled logits of series get one of size 1.
@@ -143,8 +161,13 @@ class Batch:
         tensor([[3, 4],
                 [5, 6]])
         """
+        weights = None if self.weights is None else self.weights[rows]
         return Batch(
-            self.inputs[rows], self.targets[rows], self.supervised[rows], self.lengths[rows]
+            self.inputs[rows],
+            self.targets[rows],
+            self.supervised[rows],
+            self.lengths[rows],
+            weights,
         )
 
     def cut(self) -> "Batch":
@@ -197,6 +220,10 @@ class Task(ABC):
     channels: int | None = None
     """How many channels a series has; None for tokens."""
     outputs: int
+    loss: Loss = CrossEntropy()
+    """What training makes small, and validation chooses by."""
+    held_out: bool = True
+    """Whether there is something to validate on; if not, the last weights count."""
     family: str = ""
     """What a named model's sizes and settings are chosen by: "words", "languages", "series", or
     none of them."""

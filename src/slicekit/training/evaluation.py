@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from slicekit.tasks.base import Batch, Task
 from slicekit.tasks.functions import from_function
-from slicekit.training.objective import Labels, cross_entropy, is_right
+from slicekit.tasks.losses import CrossEntropy, Loss
+from slicekit.training.objective import Labels
 from slicekit.training.rules import Whole
 from slicekit.training.seeds import derived_seed
 
@@ -45,10 +46,12 @@ class Tally:
 
     Args:
         positions: how many are supervised.
-        right: at how many of them the largest logit is that of the target.
-        loss: the sum of their cross-entropies.
+        right: at how many of them the answer is right, which is that the largest logit is that of
+            the target.
+        loss: the sum of their losses, cross-entropies by default.
         ends: how many sequences have a supervised position.
         right_ends: how many of them are right at their last one.
+        weight: the sum of the weights of the positions in the loss.
     """
 
     positions: int = 0
@@ -56,6 +59,7 @@ class Tally:
     loss: float = 0.0
     ends: int = 0
     right_ends: int = 0
+    weight: float = 0.0
 
     def __add__(self, other: "Tally") -> "Tally":
         """The counts over both."""
@@ -63,7 +67,7 @@ class Tally:
 
     def as_tuple(self) -> tuple[Any, ...]:
         """The counts, in the order of the arguments."""
-        return self.positions, self.right, self.loss, self.ends, self.right_ends
+        return self.positions, self.right, self.loss, self.ends, self.right_ends, self.weight
 
 
 def evaluate(
@@ -113,16 +117,16 @@ def evaluate(
     if test is not None:
         if lengths is not None:
             raise ValueError(f"lengths={list(lengths)}, but {task.name} has a test set of its own")
-        return [_score_of_set(model, test, part)]
+        return [_score_of_set(model, test, part, task.loss)]
     if lengths is None:
         raise ValueError(f"lengths is missing: {task.name} can be tested at any length")
     return [_score(model, task, length, sequences, seed, part) for length in lengths]
 
 
-def _score_of_set(model: nn.Module, test: Iterable[Batch], part: int) -> Score:
+def _score_of_set(model: nn.Module, test: Iterable[Batch], part: int, loss: Loss) -> Score:
     total, longest, sequences = Tally(), 0, 0
     for batch in test:
-        total += tally(model, batch, part)
+        total += tally(model, batch, part, loss)
         longest = max(longest, int(batch.lengths.max()))
         sequences += len(batch.lengths)
     return _score_of(total, longest, sequences)
@@ -134,7 +138,7 @@ def _score(
     Whole(1)("lengths", length)
     generator = torch.Generator().manual_seed(derived_seed(seed, f"evaluate at {length}"))
     batch = task.sample(sequences, (length, length), generator, "test")
-    found = tally(model, batch, part)
+    found = tally(model, batch, part, task.loss)
     if found.positions == 0:
         raise ValueError(f"the task drew no supervised position at length {length}")
     return _score_of(found, length, sequences)
@@ -145,28 +149,30 @@ def _score_of(found: Tally, length: int, sequences: int) -> Score:
     return Score(length, sequences, overall, last)
 
 
-def tally(model: nn.Module, batch: Batch, part: int = PART) -> Tally:
+def tally(model: nn.Module, batch: Batch, part: int = PART, loss: Loss | None = None) -> Tally:
     """Count what a model gets right in a batch, in evaluation mode and without gradients.
 
     Args:
         model: as in `evaluate`.
         batch: on the CPU.
         part: as in `evaluate`.
+        loss: the task's; None is cross-entropy.
 
     Returns:
         The counts.
     """
+    plain = CrossEntropy() if loss is None else loss.plain()
     sequences, width = batch.inputs.shape[:2]
     size = part if carries_state(model) and not batch.is_series else width
     rows = max(1, POSITIONS // min(size, width))
     total = Tally()
     with torch.no_grad(), _evaluation_mode(model):
         for start in range(0, sequences, rows):
-            total += _tally_rows(model, batch.part(slice(start, start + rows)), size)
+            total += _tally_rows(model, batch.part(slice(start, start + rows)), size, plain)
     return total
 
 
-def _tally_rows(model: nn.Module, batch: Batch, size: int) -> Tally:
+def _tally_rows(model: nn.Module, batch: Batch, size: int, loss: Loss) -> Tally:
     device, width = device_of(model), batch.inputs.shape[1]
     ends = (batch.supervised * torch.arange(1, batch.supervised.shape[1] + 1)).amax(1) - 1
     total, state = Tally(ends=int((ends >= 0).sum())), None
@@ -178,7 +184,7 @@ def _tally_rows(model: nn.Module, batch: Batch, size: int) -> Tally:
             logits, state = model(inputs, state=state, lengths=lengths, return_state=True)
         else:
             logits = model(inputs, lengths=lengths)
-        total += _tally_piece(check_logits(logits, piece), piece, ends - start)
+        total += _tally_piece(check_logits(logits, piece), piece, ends - start, loss)
     return total
 
 
@@ -187,20 +193,23 @@ def _cut(batch: Batch, start: int, stop: int) -> Batch:
     inputs, targets, supervised = (
         x[:, start:stop] for x in (batch.inputs, batch.targets, batch.supervised)
     )
-    return Batch(inputs, targets, supervised, (batch.lengths - start).clamp(0, stop - start))
+    lengths = (batch.lengths - start).clamp(0, stop - start)
+    return Batch(inputs, targets, supervised, lengths, batch.weights)
 
 
-def _tally_piece(logits: Tensor, piece: Batch, ends: Tensor) -> Tally:
+def _tally_piece(logits: Tensor, piece: Batch, ends: Tensor, loss: Loss) -> Tally:
     labels = Labels.of(piece, logits.device)
     chosen = labels.select(logits)
     right = torch.zeros_like(piece.supervised)
-    right[piece.supervised] = is_right(chosen, labels.targets).cpu()
+    right[piece.supervised] = loss.right(chosen, labels.targets).cpu()
+    count, weights = len(labels.targets), labels.weights
     here = ((ends >= 0) & (ends < piece.supervised.shape[1])).nonzero().squeeze(1)
     return Tally(
-        positions=labels.targets.numel(),
+        positions=count,
         right=int(right.sum()),
-        loss=float(cross_entropy(chosen, labels.targets)),
+        loss=float(loss.total(chosen, labels.targets, weights)),
         right_ends=int(right[here, ends[here]].sum()),
+        weight=float(count if weights is None else weights.sum()),
     )
 
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from slicekit.paths import alike
 from slicekit.tasks.base import Batch
+from slicekit.tasks.losses import Loss
 from slicekit.training.captured import CapturedFeatures, head_of
 from slicekit.training.evaluation import check_logits, device_of
-from slicekit.training.objective import Labels, cross_entropy, is_right, spread
+from slicekit.training.objective import Labels, spread
 from slicekit.training.pressure import CapturedLayers
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
@@ -22,9 +23,9 @@ MOSTLY = 4
 class Objective:
     """What training makes small, with its gradient; a context while features are to be caught.
 
-        mean cross-entropy + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
+        mean loss + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
             + pressure · (isometry · defect + growth · grown)
-            + mean cross-entropy of the task's extra batch
+            + mean loss of the task's extra batch
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
     by telling a few large classes apart, and hold the model there.
@@ -35,6 +36,7 @@ class Objective:
 
     Args:
         model: called as model(inputs, lengths=lengths).
+        loss: the task's.
         settings: penalty, consistency, growth, isometry and autocast count.
         processes: which share out every batch; gradients and figures are those of this process, and
             add up to those of the joint batch.
@@ -43,7 +45,9 @@ class Objective:
         ValueError: if the settings ask for a penalty or features that the model does not have.
     """
 
-    def __init__(self, model: nn.Module, settings: Settings, processes: Processes) -> None:
+    def __init__(
+        self, model: nn.Module, loss: Loss, settings: Settings, processes: Processes
+    ) -> None:
         """Find what the settings ask for in the model."""
         if settings.penalty and not hasattr(model, "regularisation"):
             raise ValueError(
@@ -55,7 +59,8 @@ class Objective:
                 f"growth={settings.growth}, isometry={settings.isometry} with sequence="
                 f"{processes.sequence}: states are looked at along whole sequences; set both to 0"
             )
-        self._model, self._settings, self._processes = model, settings, processes
+        self._model, self._loss = model, loss
+        self._settings, self._processes = settings, processes
         self._device = device_of(model)
         head = head_of(model) if settings.consistency else None
         self._captured = None if head is None else CapturedFeatures(head)
@@ -83,13 +88,13 @@ class Objective:
             pressure: share of their weights that isometry and growth have.
 
         Returns:
-            (4,): the objective, the mean cross-entropy, the share of right answers and the spread.
+            (4,): the objective, the mean loss, the share of right answers and the spread.
 
         Raises:
             ValueError: if no position is supervised, or the logits have the wrong shape.
         """
-        entropy, right, labels = self._run(joint)
-        total, apart = entropy, torch.zeros_like(entropy)
+        loss, right, labels = self._run(joint)
+        total, apart = loss, torch.zeros_like(loss)
         if self._settings.penalty:
             norms = cast(Any, self._model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
@@ -97,6 +102,11 @@ class Objective:
             weights = self._settings.isometry, self._settings.growth
             total = total + pressure / self._processes.count * self._layers.take(*weights)
         if self._captured is not None:
+            if joint.wants_numbers:
+                raise ValueError(
+                    f"consistency={self._settings.consistency} of a task that wants numbers; "
+                    "expected 0, since there are no classes"
+                )
             features = labels.select(self._captured.take())
             classes = joint.targets[joint.supervised].to(self._device)
             counts = torch.bincount(classes)
@@ -107,23 +117,25 @@ class Objective:
         total.backward()
         total = total.detach()
         if extra is not None and self._processes.own(extra).inputs.shape[0]:
-            entropy_of_extra, _, _ = self._run(extra)
-            entropy_of_extra.backward()
-            total = total + entropy_of_extra.detach()
-        return torch.stack([total, entropy.detach(), right.to(total.dtype), apart.detach()])
+            loss_of_extra, _, _ = self._run(extra)
+            loss_of_extra.backward()
+            total = total + loss_of_extra.detach()
+        return torch.stack([total, loss.detach(), right.to(total.dtype), apart.detach()])
 
     def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
-        """Mean cross-entropy and share of right answers, each this process's part of it."""
+        """Mean loss and share of right answers, each this process's part of it."""
         count = int(joint.supervised.sum())
         if count == 0:
             raise ValueError("the task drew a batch without a supervised position")
         if joint.is_series:
             count *= self._processes.sequence  # each part's process has the answers to the whole
+        size = count * _mean_weight(joint)
         own = self._processes.own(joint)
         labels = Labels.of(own, self._device)
         chosen = labels.select(self._logits(own))
-        right = is_right(chosen, labels.targets).sum()
-        return cross_entropy(chosen, labels.targets) / count, right / count, labels
+        right = self._loss.right(chosen, labels.targets).sum()
+        loss = self._loss.total(chosen, labels.targets, labels.weights) / size
+        return loss, right / count, labels
 
     def _logits(self, own: Batch) -> Tensor:
         """The model's answer, (batch, positions, outputs), without the cost of much padding."""
@@ -140,6 +152,15 @@ class Objective:
         with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
             logits = self._model(batch.inputs.to(device), lengths=batch.lengths.to(device))
         return check_logits(logits, batch)
+
+
+def _mean_weight(batch: Batch) -> float:
+    """Of the supervised positions; batches in which nothing counts have a loss of 0."""
+    if batch.weights is None:
+        return 1.0
+    supervised = batch.supervised.sum(1)
+    mean = float(batch.weights @ supervised.float()) / float(supervised.sum())
+    return mean or 1.0
 
 
 def _mostly_padding(batch: Batch) -> bool:

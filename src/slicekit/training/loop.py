@@ -1,5 +1,6 @@
 """Training from the first step to the last, with everything that is kept on the way."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -162,10 +163,10 @@ def _run(trainer: Trainer, keeper: _Keeper, watch: Watcher) -> Result:
     watch.started(settings.steps, progress.step)
     while progress.stopped is None:
         watch.stepped(trainer.step())
-        judged = progress.stopped is not None or progress.step % settings.evaluate_every == 0
-        if judged or progress.step % settings.record_every == 0:
+        due = progress.stopped is not None or progress.step % settings.evaluate_every == 0
+        if due or progress.step % settings.record_every == 0:
             keeper.record(trainer.record())
-        if judged:
+        if due and trainer.task.held_out:
             report = trainer.validate()
             keeper.record(report)
             watch.evaluated(report)
@@ -181,16 +182,17 @@ def _run(trainer: Trainer, keeper: _Keeper, watch: Watcher) -> Result:
 
 
 def _result(trainer: Trainer, folder: RunFolder | None) -> Result:
-    progress = trainer.progress
-    assert progress.best_accuracy is not None and progress.stopped is not None
+    progress, judged = trainer.progress, trainer.task.held_out
+    assert progress.stopped is not None
+    best = progress.best_accuracy
     return Result(
         model=trainer.model,
         steps=progress.step,
         seconds=trainer.seconds,
-        best_accuracy=progress.best_accuracy,
+        best_accuracy=math.nan if best is None else best,
         best_step=progress.best_step,
-        accuracy=progress.accuracy,
-        loss=progress.loss,
+        accuracy=progress.accuracy if judged else math.nan,
+        loss=progress.loss if judged else math.nan,
         reason=progress.stopped,
         folder=None if folder is None else folder.path,
     )

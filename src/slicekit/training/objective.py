@@ -1,4 +1,4 @@
-"""What training makes small: cross-entropy at supervised positions, and the spread of features.
+"""What training makes small: the loss at supervised positions, and the spread of features.
 
 Sequences of a batch are shared out among the processes of a run. Each term is therefore a sum over
 a process's own sequences, divided by a number that counts all of them: terms, and their gradients,
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from slicekit.tasks.base import Batch
@@ -22,20 +21,25 @@ class Labels:
 
     Args:
         places: (positions,) int64, their places in a flattened (batch, length), or None for all.
-        targets: (positions,) int64, their classes.
+        targets: (positions,) int64, their classes; or (positions, outputs), numbers.
+        weights: (positions,), how much each counts in the loss; None counts them alike.
     """
 
     places: Tensor | None
     targets: Tensor
+    weights: Tensor | None = None
 
     @classmethod
     def of(cls, batch: Batch, device: torch.device) -> "Labels":
         """Those of a batch, on a device."""
-        flat = batch.supervised.flatten()
+        flat, targets, weights = batch.supervised.flatten(), batch.targets.flatten(0, 1), None
+        if batch.weights is not None:
+            weights = batch.weights.unsqueeze(1).expand_as(batch.supervised).flatten()
         if bool(flat.all()):
-            return cls(None, batch.targets.flatten().to(device))
+            return cls(None, targets.to(device), None if weights is None else weights.to(device))
         places = flat.nonzero().squeeze(1)
-        return cls(places.to(device), batch.targets.flatten()[places].to(device))
+        weights = None if weights is None else weights[places].to(device)
+        return cls(places.to(device), targets[places].to(device), weights)
 
     def select(self, x: Tensor) -> Tensor:
         """The supervised elements of x: (batch, length, size) -> (positions, size).
@@ -45,19 +49,6 @@ class Labels:
         x = x.flatten(0, 1)
         x = x if self.places is None else x.index_select(0, self.places)
         return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The sum of the cross-entropies: logits (positions, classes), targets (positions,) -> ()."""
-    return F.cross_entropy(logits, targets, reduction="sum")
-
-
-def is_right(logits: Tensor, targets: Tensor) -> Tensor:
-    """Where the largest logit is that of the target: (positions, classes) -> (positions,) bool."""
-    if logits.device.type == "cpu":
-        # numpy's is three times as fast as torch's, and agrees with it also on ties and NaN.
-        return torch.from_numpy(logits.detach().numpy().argmax(-1)) == targets
-    return logits.argmax(-1) == targets
 
 
 def spread(features: Tensor, targets: Tensor, counts: Tensor, processes: Processes) -> Tensor:

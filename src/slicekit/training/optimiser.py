@@ -1,4 +1,6 @@
-"""AdamW with the paper's two groups of parameters."""
+"""AdamW with two groups of parameters, the paper's unless the model says otherwise."""
+
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import AdamW
@@ -6,7 +8,7 @@ from torch.optim import AdamW
 from slicekit.training.settings import Settings
 
 UNDECAYED = "embedding"
-"""Parameters whose names contain this have no weight decay."""
+"""Parameters whose names contain this have no weight decay, where the model does not say."""
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -27,7 +29,7 @@ def make_optimiser(model: nn.Module, settings: Settings) -> AdamW:
     Biases and norms are decayed too, as in the paper's code.
 
     Args:
-        model: what is trained.
+        model: what is trained. With a method `is_decayed(name, parameter)`, that decides.
         settings: rate, decay, betas and eps count.
 
     Returns:
@@ -35,8 +37,9 @@ def make_optimiser(model: nn.Module, settings: Settings) -> AdamW:
         deterministic.
     """
     parameters = trained_parameters(model)
-    decayed = [x for name, x in parameters.items() if UNDECAYED not in name]
-    others = [x for name, x in parameters.items() if UNDECAYED in name]
+    is_decayed: Any = getattr(model, "is_decayed", lambda name, _: UNDECAYED not in name)
+    decayed = [x for name, x in parameters.items() if is_decayed(name, x)]
+    others = [x for name, x in parameters.items() if not is_decayed(name, x)]
     groups = [
         {"params": decayed, "weight_decay": settings.decay},
         {"params": others, "weight_decay": 0.0},

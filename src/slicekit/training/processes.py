@@ -179,9 +179,10 @@ class TogetherProcesses(Processes):
         start, stop = place(width, self.rank % self.sequence, self.sequence)
         lengths = (share.lengths - start).clamp(0, stop - start)
         if joint.is_series:
-            return Batch(share.inputs[:, start:stop], share.targets, share.supervised, lengths)
+            own = share.inputs[:, start:stop]
+            return Batch(own, share.targets, share.supervised, lengths, share.weights)
         columns = [x[:, start:stop] for x in (share.inputs, share.targets, share.supervised)]
-        return Batch(columns[0], columns[1], columns[2], lengths)
+        return Batch(columns[0], columns[1], columns[2], lengths, share.weights)
 
     def add_up(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum; those of one dtype travel together."""

@@ -1,5 +1,6 @@
 """How far a run has come, in plain numbers that a checkpoint can hold."""
 
+import math
 from dataclasses import dataclass, field
 
 from slicekit.training.reports import Report
@@ -13,13 +14,14 @@ class Progress:
     Args:
         step: how many updates were made.
         seconds: training time.
-        best_accuracy: the best validation accuracy, None before the first.
-        best_step: when it was last reached.
-        stale: validations since the accuracy last became better.
+        best_accuracy: the validation accuracy of the best weights, None before the first.
+        best_step: when they were last reached.
+        stale: validations since the score, by default the accuracy, last became better.
         accuracy: the last validation accuracy.
         loss: the last validation loss.
         stopped: why training ended, None while it has not.
         sums: of the figures of the steps since the last record, by name.
+        best_score: of the best weights; None where it is their accuracy.
     """
 
     step: int = 0
@@ -31,6 +33,7 @@ class Progress:
     loss: float = 0.0
     stopped: str | None = None
     sums: dict[str, float] = field(default_factory=dict)
+    best_score: float | None = None
 
     def note(self, report: Report, tokens: int, seconds: float) -> None:
         """Take the report of a step of training into the sums.
@@ -78,13 +81,21 @@ class Progress:
             spread=sums["spread"] / steps if with_spread else None,
         )
 
-    def judge(self, validation: Report, settings: Settings) -> None:
-        """Remember the best accuracy, and stop when it is good enough or has not grown for long."""
-        best = -1.0 if self.best_accuracy is None else self.best_accuracy
+    def judge(self, validation: Report, score: float, settings: Settings) -> None:
+        """Remember the best score, and stop when it is good enough or has not grown for long.
+
+        Args:
+            validation: what was found.
+            score: of it, by the task's loss.
+            settings: patience and stop_at count.
+        """
+        best = self.best_accuracy if self.best_score is None else self.best_score
+        best = -math.inf if best is None else best
         self.accuracy, self.loss = validation.accuracy, validation.loss
-        self.stale = 0 if validation.accuracy > best else self.stale + 1
-        if validation.accuracy >= best:
+        self.stale = 0 if score > best else self.stale + 1
+        if score >= best:
             self.best_accuracy, self.best_step = validation.accuracy, validation.step
+            self.best_score = score
         if self.stopped is None and self.stale == settings.patience:
             self.stopped = "patience"
         if settings.stop_at is not None and validation.accuracy >= settings.stop_at:

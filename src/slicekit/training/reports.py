@@ -14,7 +14,7 @@ class Report:
     Args:
         step: how many updates were made.
         kind: "train" or "validation".
-        loss: mean cross-entropy over the supervised positions.
+        loss: mean over the supervised positions of the task's loss, which is cross-entropy.
         accuracy: share of them at which the largest logit is that of the target.
         rate: the learning rate of the last update.
         longest: the longest length drawn from.
@@ -48,7 +48,8 @@ class Result:
         model: the trained model, in evaluation mode, with averaged weights if an average was kept.
         steps: how many updates were made.
         seconds: training time, that before a resume included.
-        best_accuracy: the best validation accuracy.
+        best_accuracy: the validation accuracy of the best weights; NaN, as the next ones, where
+            nothing is held out to validate on.
         best_step: when it was reached, the last time if more than once.
         accuracy: the last validation accuracy.
         loss: the last validation loss.

@@ -90,7 +90,8 @@ class Settings:
         checkpoint_every: steps from one checkpoint to the next.
         keep: how many checkpoints are kept.
         stop_at: validation accuracy at which to stop.
-        patience: validations without a better accuracy after which to stop.
+        patience: validations without a better accuracy, or whatever the task's loss scores by,
+            after which to stop.
         autocast: whether to compute in bfloat16 where torch holds that safe.
 
     Raises:

@@ -34,6 +34,8 @@ from slicekit.training.schedule import learning_rate
 from slicekit.training.seeds import derived_seed
 from slicekit.training.settings import Settings
 
+TINY = 1e-12
+
 
 class Trainer:
     """Moves a model from step to step; a context, because it listens to the model meanwhile.
@@ -69,9 +71,9 @@ class Trainer:
         self._optimiser = make_optimiser(model, settings)
         self._average = None if settings.average is None else Average(model, settings.average)
         self._data = torch.Generator().manual_seed(settings.seed)
-        self._objective = Objective(model, settings, processes)
+        self._objective = Objective(model, task.loss, settings, processes)
         # What is wrong with the range of lengths should come out now, not at the first validation.
-        if task.batches("validation") is None:
+        if task.held_out and task.batches("validation") is None:
             task.sample(1, self._validation_lengths, torch.Generator(), "validation")
 
     def __enter__(self) -> "Trainer":
@@ -176,23 +178,24 @@ class Trainer:
                 for own in self._shown(batch):
                     whole = self.processes.sequence > 1
                     part = max(PART, own.inputs.shape[1]) if whole else PART
-                    found += tally(self.model, own, part)
+                    found += tally(self.model, own, part, self.task.loss)
         counts = torch.tensor(found.as_tuple(), dtype=torch.float64)
         self.processes.add_up(counts)
-        positions, right, loss, *_ = counts.tolist()
+        positions, right, loss, *_, weight = counts.tolist()
         if positions == 0:
             raise ValueError("the task drew a validation set without a supervised position")
         report = Report(
             step=progress.step,
             kind="validation",
-            loss=loss / positions,
+            loss=loss / max(weight, TINY),
             accuracy=right / positions,
             rate=learning_rate(progress.step, settings),
             longest=self._validation_lengths[1],
             seconds=self.seconds,
             tokens_per_second=tokens / (time.perf_counter() - began),
         )
-        progress.judge(report, settings)
+        score = self.task.loss.score(report.loss, report.accuracy)
+        progress.judge(report, score, settings)
         return report
 
     def _shown(self, batch: Batch) -> Iterator[Batch]:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.tasks.base import Batch
+from slicekit.tasks.losses import CrossEntropy
 from slicekit.training.diagnosis.geometry import Classes, Means, Vectors, classes
 from slicekit.training.evaluation import POSITIONS, carries_state, check_logits, device_of
-from slicekit.training.objective import is_right
 
 NEAR = 2048
 """About how many positions count as near the end of a batch's sequences, over all of them."""
@@ -142,7 +142,7 @@ class Observation:
     def _count(self, logits: Tensor, piece: Batch, at_end: Tensor) -> None:
         chosen = piece.supervised
         right = torch.zeros_like(chosen)
-        right[chosen] = is_right(
+        right[chosen] = CrossEntropy().right(
             logits[chosen.to(logits.device)].cpu().float(), piece.targets[chosen]
         )
         self._supervised += int(chosen.sum())
