@@ -1,6 +1,7 @@
 """Named models for time series: the paper's sizes for its data sets, and what a name promises."""
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from slicekit.catalogue.series import OTHER, STRUCTURES
 from slicekit.layers import Last
 from slicekit.tasks import SeriesTask
 from slicekit.tasks.archives import Series
+from slicekit.tasks.areas import Areas
 
 every_model = pytest.mark.parametrize("name", STRUCTURES)
 
@@ -187,3 +189,19 @@ def test_the_papers_settings_that_all_models_share(name: str, data_set: str) -> 
     small = layer.drive.scale
     heavy = data_set == "Heartbeat" or (data_set == "MotorImagery" and name == "dplr-slice")
     assert (small < 1) == heavy
+
+
+def test_layers_with_a_width_are_stacked_each_with_windows_of_its_own(tmp_path: Path) -> None:
+    areas = Areas(samples=40)
+    name = "bd-slice:dim=8,width=3,window=4,further=2"
+    assert len(catalogue.build(name, areas).blocks) == 2
+    model = catalogue.build(name, areas, layers=3)
+    windows = [block.mixer.flow.window for block in model.blocks]  # type: ignore[union-attr]
+    assert windows == [4, 2, 2]
+    assert all(block.mixer.channels == 3 for block in model.blocks)  # type: ignore[union-attr]
+    x = areas.sample(2, (40, 40), torch.Generator().manual_seed(0)).inputs
+    assert model.output_lengths(torch.tensor([40])).item() < 40 // 8
+    found = model(x)
+    save(model, tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert found.shape == (2, 2) and torch.equal(again(x), found)

@@ -22,6 +22,7 @@ NAMES = [
     "even-pairs",
     "modular-arithmetic",
     "parity",
+    "areas",
 ]
 
 OWN = """

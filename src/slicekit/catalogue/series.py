@@ -12,7 +12,13 @@ The authors divide all log-signatures of Heartbeat by 10 (with DPLR, and those o
 by 100); here the increments are, so that brackets, which are quadratic in them, become smaller
 still.
 
-Glossary: window is the number of observations of a log-signature; dim is d_h; penalty is λ.
+With a `width` in its name, a model maps paths to paths, and can be stacked: the series are embedded
+in so many channels, a block's states are read into as many, bent and normed, and that path, with an
+element for each window of the block, drives the next block, over windows of its own.
+
+Glossary: window is the number of observations of a log-signature; dim is d_h; penalty is λ; width
+is the number of channels between stacked layers; further is the window of the layers after the
+first, in elements of the path that drives them.
 """
 
 import inspect
@@ -25,7 +31,7 @@ from torch import nn
 from slicekit.catalogue.recipes import FAST, PAPER, Recipe, single
 from slicekit.catalogue.sizes import Sizes
 from slicekit.flows import Euler, LogODE
-from slicekit.layers import Differences, FirstInput, SequenceModel, SLiCE
+from slicekit.layers import Block, Differences, FirstInput, SequenceModel, SLiCE
 from slicekit.structures import (
     DPLR,
     BlockDiagonal,
@@ -138,6 +144,7 @@ def series_recipe(name: str, data_set: str, channels: int, recipe: str, sizes: S
     own = DATA_SETS.get(data_set, OTHER)
     given: dict[str, Any] = {"dim": own.dim, "window": own.window, "depth": own.depth, **sizes}
     window, depth = given.pop("window"), given.pop("depth")
+    width, further = given.pop("width", None), given.pop("further", 1)
     structure = STRUCTURES[name](**given)
     drive = Differences(scale=SCALES.get((data_set, name), 1.0))
     flow = LogODE(1 if structure.commutes else depth, window, Euler())
@@ -147,9 +154,18 @@ def series_recipe(name: str, data_set: str, channels: int, recipe: str, sizes: S
         FAST: replace(SETTINGS, rate=min(SPEED_UP * own.rate, HIGHEST_RATE), steps=own.steps),
         PAPER: replace(PUBLISHED, rate=own.rate, final_rate=own.rate),
     }[recipe]
+    settings = replace(settings, penalty=penalty)
+    if width is not None:
+        further_flow = replace(flow, window=further)
+
+        def blocks(width: int, layers: int, dropout: float) -> list[nn.Module]:
+            flows = [flow, *[further_flow] * (layers - 1)]
+            return [Block(path_layer(width, structure, x), width, dropout=dropout) for x in flows]
+
+        return Recipe(blocks, settings, int(width), layers=2)
     return Recipe(
         single(lambda: SLiCE(channels, structure, drive=drive, initial=FirstInput(), flow=flow)),
-        replace(settings, penalty=penalty),
+        settings,
         structure.dim,
         embed=False,
         start=_start_as_the_authors,
@@ -158,7 +174,19 @@ def series_recipe(name: str, data_set: str, channels: int, recipe: str, sizes: S
 
 def series_sizes(name: str) -> tuple[str, ...]:
     """The sizes that the name of a model for series may carry."""
-    return (*inspect.signature(STRUCTURES[name]).parameters, "window", "depth")
+    sizes = inspect.signature(STRUCTURES[name]).parameters
+    return (*sizes, "window", "depth", "width", "further")
+
+
+def path_layer(width: int, structure: Structure, flow: LogODE) -> SLiCE:
+    """A layer that is driven by the path which the one before it gives, (batch, length, width).
+
+    Args:
+        width: channels of the path.
+        structure: of its matrices.
+        flow: with its own windows, of elements of that path.
+    """
+    return SLiCE(width, structure, drive=Differences(), initial=FirstInput(), flow=flow)
 
 
 def _start_as_the_authors(model: SequenceModel) -> None:

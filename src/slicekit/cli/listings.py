@@ -78,7 +78,7 @@ def show_tasks(as_json: bool) -> None:
         for task in found:
             splits = ("train_lengths", "validation_lengths", "test_lengths")
             lengths = (_range(task[split]) for split in splits)
-            table.add_row(task["name"], task["description"], str(task["vocabulary"]), *lengths)
+            table.add_row(task["name"], task["description"], _inputs(task), *lengths)
         console.print(table)
         console.print("Train, validate and test are inclusive ranges of lengths.")
         console.print("A task of your own: slicekit train path/to/file.py:name", markup=False)
@@ -91,12 +91,18 @@ def _task(name: str) -> dict[str, Any]:
         "name": name,
         "description": tasks.TASKS[name].description,
         "vocabulary": task.vocabulary,
+        "channels": task.channels,
         "outputs": task.outputs,
         "train_lengths": task.train_lengths,
         "validation_lengths": task.validation_lengths,
         "test_lengths": task.test_lengths,
         "default_model": catalogue.default(task),
     }
+
+
+def _inputs(task: dict[str, Any]) -> str:
+    """How many tokens there are, or channels of series."""
+    return f"{task['channels']} channels" if task["channels"] else str(task["vocabulary"])
 
 
 def _range(lengths: tuple[int, int]) -> str:

@@ -1,5 +1,6 @@
 """What a study wants to be run, and what came of it, as plain data."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -175,6 +176,8 @@ class Outcome:
         seconds: of training; of a classifier, of testing as well. NaN if that is not known.
         opened: when a classifier was shown the archive's test set, in UTC; None for other runs, and
             where that is not known.
+        processor_seconds: of the processor for training and tests, None if that is not known, as of
+            a run that was interrupted.
         memory: the most bytes that the run's process had, None if that is not known.
         processor: what it was done on, None if that is not known.
         version: of slicekit, None if that is not known.
@@ -190,6 +193,7 @@ class Outcome:
     tested: tuple[Tested, ...]
     seconds: float
     opened: str | None = None
+    processor_seconds: float | None = None
     memory: int | None = None
     processor: str | None = None
     version: str | None = None
@@ -199,6 +203,13 @@ class Outcome:
     def on_test_set(self) -> float | None:
         """The accuracy on a finite test set, None if the run was skipped."""
         return self.tested[-1].overall if self.tested else None
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds for a thousand steps, of the processor where they are known; None if no one
+        knows."""
+        seconds = self.seconds if self.processor_seconds is None else self.processor_seconds
+        return 1000 * seconds / self.steps if self.steps and math.isfinite(seconds) else None
 
     def at(self, low: int, high: int | None = None) -> Tested | None:
         """The result on a range of lengths, or at one length; None if it was not tested there."""

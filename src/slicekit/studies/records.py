@@ -170,7 +170,7 @@ def commands(study: "Study", outcomes: Sequence[Outcome]) -> list[str]:
     """Commands that repeat runs: models with the same seeds and options share one."""
     seeds: dict[tuple[tuple[str, ...], str], set[int]] = {}
     for x in outcomes:
-        seeds.setdefault((study.words(x), x.plan.model), set()).add(x.plan.settings.seed)
+        seeds.setdefault((study.words(x), study.named(x)), set()).add(x.plan.settings.seed)
     models: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (words, model), own in seeds.items():
         models.setdefault((words, ",".join(map(str, sorted(own)))), []).append(model)

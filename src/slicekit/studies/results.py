@@ -29,7 +29,7 @@ RESULTS, MARKDOWN, PICTURE, RUNS = "results.json", "results.md", "results.png", 
 DRAWING = 10.0
 """Seconds between two pictures of a study that goes on."""
 
-PASSING = ("seconds", "opened", "memory", "processor", "version")
+PASSING = ("seconds", "processor_seconds", "opened", "memory", "processor", "version")
 """What of a run differs from time to time, or from machine to machine."""
 
 KIND = "study.json"

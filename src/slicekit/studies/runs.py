@@ -5,6 +5,7 @@ evaluation.json, in the form that `slicekit evaluate` writes, with what the stud
 """
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
         OSError: if a file can't be written.
     """
     known, earlier = machines.forget_peak(), None
+    start, begun = time.process_time(), RunFolder(folder).last_checkpoint() is not None
     if plan.model in classifiers.NAMES:
         folder.mkdir(parents=True, exist_ok=True)
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -61,11 +63,15 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
     else:
         earlier = _earlier(plan, folder)
         outcome = _train(plan, folder, _other_tests(plan, earlier), device)
-    memory = machines.peak() if known else None
-    told = (memory, machines.processor(), slicekit.__version__)
+    told: dict[str, Any] = {
+        "processor_seconds": None if begun else round(time.process_time() - start, 3),
+        "memory": machines.peak() if known else None,
+        "processor": machines.processor(),
+        "version": slicekit.__version__,
+    }
     if earlier is not None:  # all training was done then, and only tests are new
-        told = (earlier.memory, earlier.processor, earlier.version)
-    outcome = replace(outcome, memory=told[0], processor=told[1], version=told[2])
+        told = {name: getattr(earlier, name) for name in told}
+    outcome = replace(outcome, **told)
     write(outcome, folder)
     return outcome
 

@@ -116,6 +116,10 @@ class Study(ABC):
         """What a page has room for: not every seed, but how far they lie apart."""
         return self.tables(choice, outcomes)
 
+    def named(self, outcome: Outcome) -> str:
+        """What the command that repeats a run calls its model."""
+        return outcome.plan.model
+
     def words(self, outcome: Outcome) -> tuple[str, ...]:
         """Options of the command that repeats a run, besides its model and seed."""
         plan = outcome.plan

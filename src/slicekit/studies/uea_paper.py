@@ -1,6 +1,5 @@
 """The paper's table of the UEA archive: its models and data sets, five seeds, both generators."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -154,9 +153,9 @@ def _means(runs: Runs, known: Sequence[str]) -> Table:
         " accuracy. The paper's deviations are those of the population, ours of the sample. Steps "
         "are those made, of the paper the most that it allows. Average and average rank are over "
         f"{', '.join(sets)}; ranks are among our rows or among the paper's. Seconds are of a "
-        "thousand steps on one thread of this machine, MB the most that the run's process had in "
-        "memory, torch itself included, both means over the runs; those of the paper are of an "
-        "H100, means over its six data sets."
+        "thousand steps on one thread, of the processor where they are known, MB the most that "
+        "the run's process had in memory, torch itself included, both means over the runs; those "
+        "of the paper are of an H100, means over its six data sets."
         + (f" There is no run on {', '.join(missing)}." if missing else "")
     )
     columns = (
@@ -222,7 +221,7 @@ def _figure(printed: str) -> float:
 
 
 def _seconds(outcomes: Sequence[Outcome]) -> str:
-    known = [1000 * x.seconds / x.steps for x in outcomes if x.steps and math.isfinite(x.seconds)]
+    known = [x.pace for x in outcomes if x.pace is not None]
     return f"{sum(known) / len(known):,.0f}" if known else NOTHING
 
 
@@ -302,7 +301,7 @@ def draw_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
         axis.annotate(name, (seconds, height), fontsize=figures.SMALL - 1, color="grey")
     for number, model in enumerate(models if sets else []):
         own = [x for name in sets for x in _both(runs, model, name)]
-        seconds = [1000 * x.seconds / x.steps for x in own if x.steps and x.seconds > 0]
+        seconds = [x.pace for x in own if x.pace is not None]
         memory = [x.memory for x in own if x.memory is not None]
         means = [_average(_accuracies(_both(runs, model, name))) for name in sets]
         height = _average(means)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicekit.suggestions import unknown
+from slicekit.tasks.areas import Areas
 from slicekit.tasks.base import Task
 from slicekit.tasks.fixed_length_words import FixedLengthWords
 from slicekit.tasks.languages import CycleNavigation, EvenPairs, Parity
@@ -57,6 +58,7 @@ TASKS: dict[str, NamedTask] = {
         "the value of an expression with +, - and * modulo 5", ModularArithmetic
     ),
     "parity": NamedTask("whether b occurs an even number of times", Parity),
+    "areas": NamedTask("which way round a path goes, from series of any resolution", Areas),
 }
 """The named tasks, in the order to list them in."""
 
