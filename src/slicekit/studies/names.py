@@ -5,6 +5,7 @@ from slicekit.studies.a5_lengths import A5Lengths
 from slicekit.studies.languages import Languages
 from slicekit.studies.over_sampling import OverSampling
 from slicekit.studies.scan_costs import ScanCosts
+from slicekit.studies.stacking import Stacking
 from slicekit.studies.study import Study
 from slicekit.studies.uea import UEA
 from slicekit.studies.word_problems import WordProblems
@@ -14,7 +15,7 @@ STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *(A5Layers(), A5Lengths(), WordProblems(), Languages(), UEA(), ScanCosts()),
-        *(OverSampling(),),
+        *(OverSampling(), Stacking()),
     )
 }
 """The named studies, in the order to list them in."""
@@ -29,7 +30,7 @@ def make(name: str) -> Study:
     >>> make("a5-lenghts")
     Traceback (most recent call last):
     ValueError: unknown study 'a5-lenghts', did you mean 'a5-lengths'? Choose from a5-layers, \
-a5-lengths, word-problems, languages, uea, scan-costs, over-sampling
+a5-lengths, word-problems, languages, uea, scan-costs, over-sampling, stacking
     """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)

@@ -44,21 +44,10 @@ class OverSampling(Study):
         return [
             self._plan(choice, model, method, samples, seed)
             for samples in self.lengths(choice)
-            for model in self.chosen_models(choice)
+            for model in without_sizes(self.chosen_models(choice))
             for method in METHODS
             for seed in self.chosen_seeds(choice)
         ]
-
-    def chosen_models(self, choice: Choice) -> tuple[str, ...]:
-        """Models for series; their windows are the study's.
-
-        Raises:
-            ValueError: if a name has sizes.
-        """
-        for name in choice.models or ():
-            if ":" in name:
-                raise ValueError(f"model {name!r} has sizes, but those of this study are its own")
-        return super().chosen_models(choice)
 
     def _plan(self, choice: Choice, model: str, method: str, samples: int, seed: int) -> Plan:
         window = max(1, samples // WINDOWS) if method == LOG else 1
@@ -97,7 +86,7 @@ class OverSampling(Study):
             cells = [_of(outcomes, model, method, samples) for samples in lengths]
             seeds = max(len(own) for own in cells)
             head = (model, method, str(seeds))
-            rows["accuracy"].append((*head, *(mean_and_deviation(_accuracies(x)) for x in cells)))
+            rows["accuracy"].append((*head, *(mean_and_deviation(accuracies(x)) for x in cells)))
             rows["time"].append((*head, *(_seconds(x) for x in cells)))
         columns = ("model", "how", "seeds", *(f"{n:,} observations" for n in lengths))
         note = (
@@ -122,9 +111,9 @@ class OverSampling(Study):
         made, axes = figures.figure(2, 11, 4.4, self.summary)
         for number, (model, method) in enumerate(self._lines(outcomes)):
             look = figures.line(number)
-            for axis, what in zip(axes, (_accuracies, _times), strict=True):
+            for axis, what in zip(axes, (accuracies, _times), strict=True):
                 points = {
-                    n: [x * (100 if what is _accuracies else 1) for x in what(own)]
+                    n: [x * (100 if what is accuracies else 1) for x in what(own)]
                     for n in self.lengths(choice)
                     if (own := _of(outcomes, model, method, n))
                 }
@@ -144,6 +133,18 @@ class OverSampling(Study):
         figures.write(made, path)
 
 
+def without_sizes(models: Sequence[str]) -> Sequence[str]:
+    """Names of models, to which a study gives the sizes.
+
+    Raises:
+        ValueError: if a name has sizes already.
+    """
+    for name in models:
+        if ":" in name:
+            raise ValueError(f"model {name!r} has sizes, but those of this study are its own")
+    return models
+
+
 def method_of(outcome: Outcome) -> str:
     """How a run stepped."""
     found = outcome.plan.name.split("/")[1]
@@ -155,7 +156,8 @@ def _of(outcomes: Sequence[Outcome], model: str, method: str, samples: int) -> l
     return [x for x in outcomes if x.plan.name.startswith(place)]
 
 
-def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
+def accuracies(outcomes: Sequence[Outcome]) -> list[float]:
+    """On the test of each run that has one."""
     return [x.tested[0].overall for x in outcomes if x.tested]
 
 
