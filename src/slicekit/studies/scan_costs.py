@@ -107,6 +107,7 @@ class ScanCosts(Study):
 
     name = "scan-costs"
     summary = "Time and memory of a training step by recurrence, associative scans and ours"
+    of_paper = "Tables 6 and 7"
     models = SLICES
     seeds = (0,)
 
