@@ -8,7 +8,7 @@ import pytest
 
 from slicekit import figures
 from slicekit.studies import STUDIES, Choice, Outcome, Study, make
-from slicekit.studies.pages import REGION, filled
+from slicekit.studies.pages import PAGE, REGION, filled, page_of
 from slicekit.studies.records import add_to_record, commands, read_record
 from tests.studies.outcomes import made_up
 
@@ -55,7 +55,8 @@ def test_results_of_a_study_without_times_will_do_as_a_record(tmp_path: Path) ->
     record = add_to_record(STUDY, outcomes("de-lncde"), tmp_path)
     old, new = record.outcomes
     assert old.version == "0.0.2" and old.processor is None and old.seconds != old.seconds
-    assert json.loads((tmp_path / "a5-lengths.json").read_text())["runs"][0]["seconds"] is None
+    run = json.loads((tmp_path / "a5-lengths.json").read_text())["runs"][0]
+    assert not run.keys() & {"seconds", "processor", "memory"}
     again = [replace(new, seconds=float("nan"), processor=None)]
     assert add_to_record(STUDY, again, tmp_path).outcomes[1] == new, "times that are known stay"
 
@@ -106,6 +107,9 @@ def test_what_is_on_record_is_what_the_tables_beside_it_say(study: Study) -> Non
     place = ROOT / "results" / study.name
     assert place.with_suffix(".md").read_text() == record.as_markdown(), "to do: make pages"
     assert "/home/" not in record.as_json() and "/work/" not in record.as_json()
+    page = (ROOT / "results" / PAGE).read_text()
+    for table in study.page_tables(record.choice, record.outcomes):
+        assert table.as_markdown() in page, "to do: make pages"
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
@@ -113,6 +117,14 @@ def test_a_page_says_what_is_on_record(page: Path) -> None:
     text = page.read_text()
     assert text == filled(text, ROOT / "results", "../results"), "to do: make pages"
     assert len(REGION.findall(text)) == text.count("<!-- results: ")
+
+
+def test_the_page_of_all_studies_says_what_is_on_record_and_what_is_missing(tmp_path: Path) -> None:
+    add_to_record(STUDY, outcomes("bd-slice"), tmp_path)
+    page = page_of(tmp_path)
+    assert all(f"`slicekit study {name}`" in page for name in STUDIES)
+    assert "Not run yet: orthogonal-slice (seed 0 1 2 3 4), bd-slice (seed 1 2 3 4)" in page
+    assert "Not done: it needs data, and nothing is on record." in page
 
 
 def test_a_region_is_made_anew_and_nothing_else(tmp_path: Path) -> None:

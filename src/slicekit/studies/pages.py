@@ -2,7 +2,7 @@
 
 Between `<!-- results: NAME -->` and `<!-- end of results -->` a page holds what the record of the
 study NAME gives. `python -m slicekit.studies.pages` fills all pages of docs/ from results/, and
-makes the tables and pictures beside the records anew.
+makes the tables and pictures beside the records anew, with paper.md, one page of all of them.
 """
 
 import re
@@ -11,7 +11,11 @@ from pathlib import Path
 
 from slicekit import files
 from slicekit.studies.names import STUDIES, make
+from slicekit.studies.paper_page import as_markdown, chapter_on_record
 from slicekit.studies.records import Record, read_record
+
+PAGE = "paper.md"
+"""All that is on record, on one page."""
 
 REGION = re.compile(
     r"(?<=<!-- results: )([a-z0-9-]+)( -->\n)(.*?)(?=<!-- end of results -->)", re.S
@@ -70,6 +74,10 @@ def fill(docs: Path, records: Path) -> list[Path]:
             record.write(records)
             after = _contents(place)
             changed += [path for path in after if before.get(path) != after[path]]
+    path, text = records / PAGE, page_of(records)
+    if not path.exists() or path.read_text() != text:
+        files.write(path, text.encode())
+        changed.append(path)
     for path in sorted(docs.glob("*.md")):
         text = path.read_text()
         new = filled(text, records, f"../{records.name}")
@@ -77,6 +85,16 @@ def fill(docs: Path, records: Path) -> list[Path]:
             files.write(path, new.encode())
             changed.append(path)
     return changed
+
+
+def page_of(records: Path) -> str:
+    """One page of all that is on record, beside the paper."""
+    chapters = []
+    for study in STUDIES.values():
+        record = read_record(study, records)
+        chapters.append(chapter_on_record(study, () if record is None else record.outcomes))
+    pictures = {name: path for name in STUDIES if (path := records / f"{name}.png").exists()}
+    return as_markdown(chapters, pictures)
 
 
 def _contents(place: Path) -> dict[Path, bytes]:

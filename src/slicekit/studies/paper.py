@@ -1,6 +1,5 @@
 """The whole paper: all studies, one after the other, and one page of what they found."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -71,14 +70,13 @@ def conduct_paper(choice: Choice, folder: Path, means: Means) -> list[Chapter]:
     for number, study in enumerate(STUDIES.values()):
         share = None if within.left is None else within.left / (len(STUDIES) - number)
         chapters.append(_chapter(study, choice, folder / study.name, means, engine, share))
-        _write(chapters, folder, means.records)
+        _write(chapters, folder)
     return chapters
 
 
 def _chapter(
     study: Study, choice: Choice, folder: Path, means: Means, engine: Engine, budget: float | None
 ) -> Chapter:
-    start = time.monotonic()
     try:
         own = study.glimpse(choice) if choice.quick else study.whole(choice)
         with means.watch(study) as watch:
@@ -96,7 +94,6 @@ def _chapter(
         unfinished=tuple(standing.unfinished),
         failures=standing.failures,
         left=standing.seconds_left(),
-        seconds=time.monotonic() - start,
         quick=choice.quick,
     )
 
@@ -106,7 +103,7 @@ def _on_record(study: Study, means: Means) -> tuple[Outcome, ...]:
     return () if record is None else record.outcomes
 
 
-def _write(chapters: Sequence[Chapter], folder: Path, records: Path | None) -> None:
+def _write(chapters: Sequence[Chapter], folder: Path) -> None:
     """The page, with a picture of each chapter beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures: dict[str, Path] = {}
@@ -118,6 +115,3 @@ def _write(chapters: Sequence[Chapter], folder: Path, records: Path | None) -> N
             pictures[chapter.study.name] = path
     files.write(folder / MARKDOWN, as_markdown(chapters, pictures).encode())
     files.write(folder / HTML, as_html(chapters, pictures).encode())
-    if records is not None:
-        beside = {name: records / path.name for name, path in pictures.items()}
-        files.write(records / MARKDOWN, as_markdown(chapters, beside).encode())

@@ -3,17 +3,21 @@
 import base64
 import html
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slicekit.studies.plans import Outcome, Plan
+from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.records import Record, recorded
 from slicekit.studies.study import Study
 from slicekit.studies.tables import NOTHING, Table
 
 TITLE = "The paper's tables and figures, as measured here"
 QUICK = "A quick look, only to see that it works: few steps, few and short sequences. No results."
+
+MANY = 40
+"""More cells than this are not named one by one."""
 
 STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; }
@@ -35,7 +39,6 @@ class Chapter:
         unfinished: runs that are wanted and missing.
         failures: why others failed, by name.
         left: seconds that the missing runs would take, None if no one knows.
-        seconds: that were spent on it now.
         quick: whether this is a quick look.
         fault: why the study could not be done, None if it could.
     """
@@ -45,7 +48,6 @@ class Chapter:
     unfinished: tuple[Plan, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     left: float | None = None
-    seconds: float = 0.0
     quick: bool = False
     fault: str | None = None
 
@@ -77,18 +79,21 @@ class Chapter:
 
 
 def missing_cells(plans: Sequence[Plan], known: set[str]) -> list[str]:
-    """Names of runs, with all seeds of one together.
+    """Names of runs, with all seeds of one together; of very many, how many of each model.
 
     Args:
         plans: those that are wanted.
         known: names of those that came from elsewhere.
     """
+    missing = [plan for plan in plans if plan.name not in known]
     seeds: dict[str, list[str]] = {}
-    for plan in plans:
-        if plan.name not in known:
-            name = re.sub(r"/seed-\d+$", "", plan.name)
-            seeds.setdefault(name, []).append(str(plan.settings.seed))
-    return [f"{name} (seed {' '.join(own)})" for name, own in seeds.items()]
+    for plan in missing:
+        name = re.sub(r"/seed-\d+$", "", plan.name)
+        seeds.setdefault(name, []).append(str(plan.settings.seed))
+    if len(seeds) <= MANY:
+        return [f"{name} (seed {' '.join(own)})" for name, own in seeds.items()]
+    counts = Counter(plan.label for plan in missing)
+    return [f"{name} ({count} runs)" for name, count in counts.items()]
 
 
 def contents(chapters: Sequence[Chapter]) -> Table:
@@ -101,8 +106,17 @@ def contents(chapters: Sequence[Chapter]) -> Table:
         missing += len(chapter.failures)
         told = f"{done} runs" + (f", {missing} missing" if missing else "")
         told = told if chapter.fault is None or done else "not done"
-        rows.append((chapter.place, chapter.study.name, told, f"{chapter.seconds:.0f}"))
-    return Table("What is here", ("of the paper", "study", "on this page", "s, now"), tuple(rows))
+        rows.append((chapter.place, chapter.study.name, told))
+    return Table("What is here", ("of the paper", "study", "on this page"), tuple(rows))
+
+
+def chapter_on_record(study: Study, outcomes: tuple[Outcome, ...]) -> Chapter:
+    """What the page says of what is on record, and of what the study wants besides."""
+    known = {x.plan.name: x for x in outcomes}
+    wanted = [] if study.needs_data else study.wanted(study.whole(Choice()), known)
+    missing = tuple(plan for plan in wanted if plan.name not in known)
+    fault = "it needs data, and nothing is on record" if study.needs_data and not known else None
+    return Chapter(study, outcomes, unfinished=missing, fault=fault)
 
 
 def as_markdown(chapters: Sequence[Chapter], pictures: Mapping[str, Path]) -> str:

@@ -17,7 +17,7 @@ from slicekit import figures, files
 from slicekit.locks import writing
 from slicekit.studies.grid import Standing
 from slicekit.studies.plans import Choice, Outcome
-from slicekit.studies.results import as_markdown, gathered
+from slicekit.studies.results import PASSING, as_markdown, gathered
 
 if TYPE_CHECKING:
     from slicekit.studies.study import Study
@@ -89,9 +89,10 @@ class Record:
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
-    """What came of a run; JSON has no number for seconds that no one knows."""
+    """What came of a run, and nothing of what no one knows."""
     seconds = round(outcome.seconds, 2) if math.isfinite(outcome.seconds) else None
-    return outcome.as_dict() | {"seconds": seconds}
+    told = outcome.as_dict() | {"seconds": seconds}
+    return {name: x for name, x in told.items() if x is not None or name not in PASSING}
 
 
 def read_record(study: "Study", folder: Path) -> Record | None:

@@ -110,6 +110,7 @@ class ScanCosts(Study):
     of_paper = "Tables 6 and 7"
     models = SLICES
     seeds = (0,)
+    of_paper = "tables 6 and 7"
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every structure of every case.

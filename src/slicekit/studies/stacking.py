@@ -65,6 +65,7 @@ class Stacking(Study):
     summary = "Log-SLiCEs stacked path to path: accuracy on folded paths against one layer"
     models = ("bd-slice",)
     seeds = (0, 1, 2)
+    of_paper = "its outlook"
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every case, one seed after the other.

@@ -30,6 +30,7 @@ class Study(ABC):
         summary: one line.
         models: what it compares, if the user names none.
         seeds: a run each, if the user names none.
+        needs_data: whether what it wants depends on the data that are at hand.
         of_paper: which of the paper's tables and figures it is; nothing if it is none of them.
     """
 
@@ -38,6 +39,7 @@ class Study(ABC):
     models: tuple[str, ...]
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     of_paper: str = ""
+    needs_data: bool = False
 
     @abstractmethod
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:

@@ -32,6 +32,7 @@ class UEA(Study):
     summary = "Time series of the UEA archive: the paper's models, our classifier, gaps"
     models = SERIES
     of_paper = "tables 3 and 5, figure 5"
+    needs_data = True
 
     def glimpse(self, choice: Choice) -> Choice:
         """The paper's smallest data set that is there, a linear model of each kind."""

@@ -13,6 +13,8 @@ from slicekit.tasks.base import Batch, Task
 from slicekit.tasks.ranges import check_range_of_lengths, check_split, check_whole, draw_lengths
 from slicekit.tasks.series_task import SERIES
 
+CHANNELS, WAVES = 2, 3
+
 FINE = 512
 """Points by which an area is computed."""
 
@@ -42,7 +44,7 @@ class Areas(Task):
         (torch.Size([3, 16, 2]), [1, 1, 0])
     """
 
-    name, channels, outputs, family, shortest = "areas", 2, 2, SERIES, 2
+    name, channels, outputs, family, shortest = "areas", CHANNELS, 2, SERIES, 2
 
     def __init__(self, *, samples: int = 64, noise: float = 0.02, fold: float = 0.0) -> None:
         """Keep the numbers."""
@@ -65,10 +67,10 @@ class Areas(Task):
         check_whole("batch", batch)
         check_split(split)
         low, high = check_range_of_lengths("lengths", lengths, self.shortest)
-        waves = torch.randn(2, batch, 3, self.channels, generator=generator, dtype=torch.float64)
+        waves = torch.randn(2, batch, WAVES, CHANNELS, generator=generator, dtype=torch.float64)
         drawn = draw_lengths(batch, (low, high), generator)
         times = torch.arange(high, dtype=torch.float64) / (drawn.unsqueeze(1) - 1)
-        errors = torch.randn(batch, high, self.channels, generator=generator)
+        errors = torch.randn(batch, high, CHANNELS, generator=generator)
         observed = path(waves, times).float() + self.noise * errors
         return Batch.series(observed, (self.area(waves) > 0).long(), drawn)
 
