@@ -62,7 +62,7 @@ class Expressivity(Study):
 
     name = "expressivity"
     summary = "The theorems as measurements: words, read-outs of paths, and groups"
-    of_paper = "Theorems 4.1 to 4.3"
+    of_paper = "theorems 4.1 to 4.3"
     models = tuple(dict.fromkeys((*NAMES, *ACTIONS)))
     seeds = (0,)
 

@@ -107,10 +107,9 @@ class ScanCosts(Study):
 
     name = "scan-costs"
     summary = "Time and memory of a training step by recurrence, associative scans and ours"
-    of_paper = "Tables 6 and 7"
+    of_paper = "tables 6 and 7"
     models = SLICES
     seeds = (0,)
-    of_paper = "tables 6 and 7"
 
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """Every structure of every case.
