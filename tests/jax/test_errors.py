@@ -43,6 +43,11 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
     "sum": lambda k: k.DirectSum(),
     "depth": lambda k: k.LogODE(0, 2),
     "window": lambda k: k.LogODE(2, 0),
+    "time": lambda k: k.Duration(0),
+    "time's type": lambda k: k.Duration("1s"),
+    "time's channel": lambda k: k.Duration(1.0, -1),
+    "channel's type": lambda k: k.Duration(1.0, True),
+    "output lengths": lambda k: layer_of(k, flow=k.LogODE(1, k.Duration(0.5))).output_lengths([3]),
     "substeps": lambda k: k.Exponential(0),
     "dt": lambda k: k.TimeAndInput(dt=0.0),
     "quadratic": lambda k: k.JointDPLR(3, 1).lift(2),
@@ -112,6 +117,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "structure": lambda k, ones: solve(k, ones, structure=3),
     "fewer lengths": lambda k, ones: solve(k, ones, lengths=[1]),
     "window inputs": lambda k, ones: solve(k, ones, flow=k.LogODE(2, 2), inputs=ones(2, 4, 3)),
+    "no time": lambda k, ones: k.Duration(1.0, 2).count(ones(2, 4, 2)),
+    "backwards": lambda k, ones: solve(k, lambda *s: -ones(*s), flow=k.LogODE(1, k.Duration(1.0))),
+    "too many": lambda k, ones: k.Duration(1e-9).ends(ones(1, 1, 1)),
+    "elapsed": lambda k, ones: k.Duration(1.0).count(ones(2, 4, 2), ones(3)),
     "transitions": lambda k, ones: k.propagate([1.0], ones(2, 3)),
     "no table": lambda k, ones: k.Tabulated(ones(2), ones(2, 4)),
     "associative": lambda k, ones: k.solve(
@@ -155,7 +164,11 @@ def test_calls_refuse_what_torch_s_refuse(call: str) -> None:
     assert refusal(call, sj, single) == theirs
 
 
-@pytest.mark.parametrize("call", [name for name in CALLS if name not in ("lengths", "started")])
+DATA = ("lengths", "started", "backwards", "too many")
+"""Mistakes that only data show."""
+
+
+@pytest.mark.parametrize("call", [name for name in CALLS if name not in DATA])
 def test_tracing_refuses_at_once_what_shapes_and_types_show(call: str) -> None:
     jax.config.update("jax_enable_x64", False)
     want, seen = refusal(call, sj, single), []

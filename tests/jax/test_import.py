@@ -24,19 +24,20 @@ def test_torch_is_never_imported() -> None:
 
 
 def test_the_names_are_those_of_torch() -> None:
-    only_torch = {"Duration", "SliceClassifier", "SliceRegressor", "cite", "explain"}
+    only_torch = {"SliceClassifier", "SliceRegressor", "cite", "explain"}
     only_jax = {"Sharded", "from_log_linear_cde"}
     assert set(sj.__all__) - only_jax == set(slicekit.__all__) - only_torch
 
 
 def arguments(value: Any) -> list[str]:
-    other = {"self", "key", "generator", "device", "parallel"}
+    other = {"self", "key", "generator", "device", "parallel", "most"}
     called = value.__init__ if inspect.isclass(value) else value
     return [name for name in inspect.signature(called).parameters if name not in other]
 
 
 def test_arguments_are_those_of_torch() -> None:
-    """Randomness comes by a key, and not by a generator; a chunk may be told to be parallel."""
+    """Randomness comes by a key, and not by a generator; a chunk may be told to be parallel, and
+    windows in time how many there may be."""
     for name in sorted(set(sj.__all__) & set(slicekit.__all__)):
         theirs, ours = arguments(getattr(slicekit, name)), arguments(getattr(sj, name))
         assert ours == (["arrays"] if name == "State" else theirs), name

@@ -13,7 +13,6 @@ import slicekit as sk
 import slicekit.jax as sj
 from slicekit import catalogue, tasks
 from slicekit.jax.serialisation import named_arrays
-from tests.jax.twins import quick
 
 MODELS: dict[str, Any] = {
     "tokens": lambda: sk.SequenceModel(
@@ -79,12 +78,12 @@ def test_a_model_of_torch_computes_the_same_in_jax(name: str, tmp_path: Path) ->
     x = inputs(theirs)
     given, lengths = jnp.asarray(x.numpy()), [6, 4, 1]
     whole = theirs(x)
-    assert_same(quick(lambda m, x: m(x))(model, given), whole)
+    assert_same(jax.jit(lambda m, x: m(x))(model, given), whole)
     if theirs.pool is not None:
-        padded = quick(lambda m, x: m(x, lengths=jnp.array(lengths)))(model, given)
+        padded = jax.jit(lambda m, x: m(x, lengths=jnp.array(lengths)))(model, given)
         assert_same(padded, theirs(x, lengths=lengths))
 
-    @quick
+    @jax.jit
     def in_parts(model: Any, x: Any) -> Any:
         _, state = model(x[:, :5], return_state=True)
         return model.step(x[:, 5], state)[0]
@@ -114,7 +113,7 @@ def test_gradients_in_every_parameter_are_those_of_torch(tmp_path: Path) -> None
     def loss(model: Any) -> Any:
         return (model(jnp.asarray(x.numpy())) ** 2).sum()
 
-    found = named_arrays(quick(jax.grad(loss, allow_int=True))(model))
+    found = named_arrays(jax.jit(jax.grad(loss, allow_int=True))(model))
     for name, gradient in want.items():
         assert gradient is not None
         np.testing.assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-11, err_msg=name)
@@ -126,7 +125,7 @@ def test_single_precision_logits_agree(tmp_path: Path) -> None:
     sk.save(theirs, tmp_path / "model.safetensors")
     x = inputs(theirs)
     model = sj.load(tmp_path / "model.safetensors")
-    assert_same(quick(lambda m, x: m(x))(model, jnp.asarray(x.numpy())), theirs(x), 1e-5)
+    assert_same(jax.jit(lambda m, x: m(x))(model, jnp.asarray(x.numpy())), theirs(x), 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_a_named_model_as_slicekit_train_stores_it_gives_the_same_logits(
     sk.save(theirs, tmp_path / "model.safetensors")
     model = sj.load(tmp_path / "model.safetensors")
     words = task.sample(2, (6, 6), torch.Generator().manual_seed(0)).inputs
-    found = quick(lambda m, x: m(x))(model, jnp.asarray(words.numpy()))
+    found = jax.jit(lambda m, x: m(x))(model, jnp.asarray(words.numpy()))
     assert_same(found, theirs(words), 1e-5)
 
 
@@ -155,7 +154,7 @@ def test_a_run_of_slicekit_train_goes_on_in_jax(tmp_path: Path) -> None:
     theirs, model = sk.load(stored).eval(), sj.load(stored)
     tokens = torch.randint(2, (3, 9))
     want = theirs(tokens).detach().numpy()
-    found = quick(lambda m, x: m(x))(model, jnp.asarray(tokens.numpy()))
+    found = jax.jit(lambda m, x: m(x))(model, jnp.asarray(tokens.numpy()))
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
 
 
@@ -169,10 +168,10 @@ def test_dropout_is_at_work_with_a_key() -> None:
         key=jax.random.key(0),
     )
     x = jnp.ones((1, 3, 2), next(iter(named_arrays(model).values())).dtype)
-    run = quick(lambda model, key: model(x, key=key))
+    run = jax.jit(lambda model, key: model(x, key=key))
     once, again = run(model, jax.random.key(1)), run(model, jax.random.key(2))
     assert not np.array_equal(once, again)
-    assert not np.array_equal(once, quick(lambda model: model(x))(model))
+    assert not np.array_equal(once, jax.jit(lambda model: model(x))(model))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -228,7 +227,7 @@ def log_linear(structure: Any, field: dict[str, np.ndarray], matrices: np.ndarra
         h = h + step @ h
         states.append(h)
     want = maps["head.weight"] @ np.mean(states, 0) + maps["head.bias"]
-    found = quick(lambda model, x: model(x))(model, jnp.asarray(x))
+    found = jax.jit(lambda model, x: model(x))(model, jnp.asarray(x))
     np.testing.assert_allclose(found[0], want, rtol=1e-10)
 
 

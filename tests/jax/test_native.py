@@ -18,11 +18,10 @@ from jax import Array
 import slicekit.jax as sj
 from slicekit.jax import native
 from slicekit.jax.native.exponential import exponential
-from slicekit.jax.native.log_signatures import log_signatures
+from slicekit.jax.native.log_signatures import between, log_signatures
 from slicekit.jax.paths import hall
-from slicekit.jax.paths.log_signatures import in_windows, of_runs
+from slicekit.jax.paths.log_signatures import in_windows, of_edges, of_runs
 from slicekit.jax.structures.exponential import pure_matrix_exponential
-from tests.jax.twins import quick
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=native.reason())
 
@@ -66,11 +65,19 @@ def signatures(depth: int) -> Function:
     return of
 
 
+def cut(scan: Any) -> Function:
+    """Log-signatures of what lies between edges; one window is empty, and some steps in none."""
+    basis, edges = hall(2, 3), jnp.array([[0, 2, 2, 5], [1, 2, 3, 6]])
+    own = between if isinstance(scan, sj.Native) else of_edges
+    return lambda steps: own(steps, basis, edges)
+
+
 KERNELS = {
     "states": states,
     "exponentials": matrices,
     "log-signatures-2": signatures(2),
     "log-signatures-4": signatures(4),
+    "log-signatures between edges": cut,
 }
 
 
@@ -106,7 +113,7 @@ FEW = ("value", "grad", "jvp", "vmap of grad")
 def test_kernels_are_their_pure_twins(kernel: str, transform: str) -> None:
     make, change = KERNELS[kernel], TRANSFORMS[transform]
     found, want = (
-        quick(change(make(scan)))(jnp.asarray(STEPS)) for scan in (sj.Native(), sj.Recurrent())
+        jax.jit(change(make(scan)))(jnp.asarray(STEPS)) for scan in (sj.Native(), sj.Recurrent())
     )
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
@@ -120,7 +127,7 @@ def test_second_derivatives_across_arguments_are_whole() -> None:
             return jax.grad(lambda s: (states(scan)(s, parameters, start) ** 2).sum())(steps)
 
         point = (jnp.asarray(STEPS), PARAMETERS, jnp.asarray(START))
-        return quick(lambda point: jax.jvp(slope, point, point)[1])(point)
+        return jax.jit(lambda point: jax.jvp(slope, point, point)[1])(point)
 
     np.testing.assert_allclose(moved(sj.Native()), moved(sj.Recurrent()), rtol=1e-9)
 
@@ -135,7 +142,7 @@ def test_parameters_of_one_problem_serve_all_that_are_mapped() -> None:
 
     steps = jnp.stack([STEPS, -STEPS, 0.5 * STEPS])
     found, want = (
-        quick(jax.grad(loss(scan), (0, 1)))(PARAMETERS, steps)
+        jax.jit(jax.grad(loss(scan), (0, 1)))(PARAMETERS, steps)
         for scan in (sj.Native(), sj.Recurrent())
     )
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True):
@@ -151,7 +158,7 @@ def test_single_precision_is_close_to_double() -> None:
             h = sj.solve(SUM, own, steps, start, scan=sj.Native())[0]
             return (h * WEIGHTS.astype(dtype)).sum()
 
-        return quick(jax.grad(loss, (0, 1, 2)))(steps, own, start)
+        return jax.jit(jax.grad(loss, (0, 1, 2)))(steps, own, start)
 
     for a, b in zip(jax.tree.leaves(run("float32")), jax.tree.leaves(run("float64")), strict=True):
         assert a.dtype == jnp.float32

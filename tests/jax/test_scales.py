@@ -9,7 +9,7 @@ import pytest
 
 import slicekit.jax as sj
 from slicekit.jax.scans.scales import exponents, powers_of_two
-from tests.jax.twins import JAX_SCANS, need, quick
+from tests.jax.twins import JAX_SCANS, need
 
 HALF = 160
 """Steps for which a row halves before it doubles again: 2^-160 is no float32."""
@@ -49,10 +49,10 @@ def test_a_row_that_falls_far_returns_with_its_gradient(scan: str) -> None:
         return (last / norm * jnp.arange(1, 6)).sum() + jnp.log(norm), h / norms
 
     path = there_and_back()
-    single = quick(jax.grad(loss, (0, 1), has_aux=True))(
+    single = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(
         jnp.asarray(path, jnp.float32), parameters(jnp.float32)
     )
-    double = quick(jax.grad(plain, (0, 1), has_aux=True))(
+    double = jax.jit(jax.grad(plain, (0, 1), has_aux=True))(
         jnp.asarray(path), parameters(jnp.float64)
     )
     for a, b in zip(jax.tree.leaves(single), jax.tree.leaves(double), strict=True):

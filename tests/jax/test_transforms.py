@@ -10,7 +10,6 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 import slicekit.jax as sj
-from tests.jax.twins import quick
 
 STRUCTURE = sj.DirectSum(sj.BlockDiagonal(4, 2), sj.Orthogonal(2, 2), sj.DPLR(3, 1))
 PARAMETERS: Any = {
@@ -27,14 +26,14 @@ def states(steps: Array, start: Any = START, scan: Any = None) -> Array:
 def test_vmap_is_a_loop() -> None:
     many = np.stack([STEPS, 2 * STEPS])
     np.testing.assert_allclose(
-        quick(jax.vmap(states))(many), np.stack([quick(states)(x) for x in many]), rtol=1e-12
+        jax.jit(jax.vmap(states))(many), np.stack([jax.jit(states)(x) for x in many]), rtol=1e-12
     )
 
 
 def test_forward_mode_is_the_difference_quotient() -> None:
     direction = np.ones_like(STEPS)
-    _, tangent = quick(lambda x: jax.jvp(states, (x,), (direction,)))(STEPS)
-    run, small = quick(states), 1e-6
+    _, tangent = jax.jit(lambda x: jax.jvp(states, (x,), (direction,)))(STEPS)
+    run, small = jax.jit(states), 1e-6
     quotient = (run(STEPS + small * direction) - run(STEPS - small * direction)) / (2 * small)
     np.testing.assert_allclose(tangent, quotient, rtol=1e-6, atol=1e-8)
 
@@ -44,8 +43,8 @@ def test_second_derivatives_are_those_of_the_gradient() -> None:
         return (states(x) ** 2).sum()
 
     direction, small = np.ones_like(STEPS), 1e-6
-    slope = quick(jax.grad(loss))
-    product = quick(lambda x: jax.jvp(jax.grad(loss), (x,), (direction,))[1])(STEPS)
+    slope = jax.jit(jax.grad(loss))
+    product = jax.jit(lambda x: jax.jvp(jax.grad(loss), (x,), (direction,))[1])(STEPS)
     quotient = (slope(STEPS + small * direction) - slope(STEPS - small * direction)) / (2 * small)
     np.testing.assert_allclose(product, quotient, rtol=1e-5, atol=1e-7)
 
@@ -55,7 +54,7 @@ def test_checkpoint_changes_nothing() -> None:
         return (states(x) ** 2).sum()
 
     np.testing.assert_allclose(
-        quick(jax.grad(jax.checkpoint(loss)))(STEPS), quick(jax.grad(loss))(STEPS), rtol=1e-12
+        jax.jit(jax.grad(jax.checkpoint(loss)))(STEPS), jax.jit(jax.grad(loss))(STEPS), rtol=1e-12
     )
 
 
@@ -63,7 +62,7 @@ def test_half_precision_is_computed_in_single() -> None:
     half = jnp.asarray(STEPS, jnp.bfloat16)
     single = {name: jnp.asarray(x, jnp.float32) for name, x in PARAMETERS.items()}
     start = jnp.asarray(START, jnp.bfloat16)
-    run = quick(lambda steps: sj.solve(STRUCTURE, single, steps, start))
+    run = jax.jit(lambda steps: sj.solve(STRUCTURE, single, steps, start))
     h, last = run(half)
     want, end = run(half.astype(jnp.float32))
     assert h.dtype == jnp.bfloat16 and last.dtype == jnp.float32
@@ -84,7 +83,7 @@ def test_a_sequence_may_lie_on_several_devices() -> None:
         own = {name: x.astype(steps.dtype) for name, x in parameters.items()}
         return sj.solve(structure, own, steps, start, scan=scan, inputs=inputs)
 
-    @quick
+    @jax.jit
     def sharded(steps: Array, inputs: Array) -> Any:
         scan = sj.Sharded("time")
         return jax.shard_map(

@@ -17,15 +17,6 @@ from slicekit.jax.structures import BlockGenerator, Structure
 from tests.market import FLOWS, STRUCTURES
 from tests.scans.problems import SCANS, SETTINGS, Answers, Problem, with_gradients
 
-QUICK: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""How tests compile: fast programs cost far more to make than these are run."""
-
-
-def quick(function: Any) -> Any:
-    """A function compiled so."""
-    return jax.jit(function, compiler_options=QUICK)
-
-
 JAX_SCANS: dict[str, Scan] = {
     "native": sj.Native(),
     "recurrent": sj.Recurrent(),
@@ -140,7 +131,7 @@ def with_gradients_in_jax(function: Any, leaves: dict[str, torch.Tensor]) -> Ans
         names[:] = [name for name, _ in answers]
         return value, [x for _, x in answers]
 
-    gradients, answers = quick(jax.grad(traced, has_aux=True))(trained)
+    gradients, answers = jax.jit(jax.grad(traced, has_aux=True))(trained)
     found = dict(zip(names, answers, strict=True))
     found |= {f"gradient of {name}": gradients[name] for name in trained}
     return {name: torch.tensor(jax.device_get(x)) for name, x in found.items()}

@@ -36,7 +36,7 @@ from slicekit.jax.layers import (
     TimeAndInput,
     Wiring,
 )
-from slicekit.jax.paths import Tabulated, increments
+from slicekit.jax.paths import Duration, Tabulated, increments
 from slicekit.jax.scans import (
     Associative,
     Chunked,
@@ -75,6 +75,7 @@ __all__ = [
     "DiagonalDense",
     "Differences",
     "DirectSum",
+    "Duration",
     "Euler",
     "Exponential",
     "FirstInput",

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 from jax import Array
 
 from slicekit.descriptions.checks import check_size
+from slicekit.jax.paths.cutting import cut
 from slicekit.jax.paths.lie_bases import LieBasis, hall
-from slicekit.jax.paths.log_signatures import log_signatures
+from slicekit.jax.paths.windows import Duration
 from slicekit.jax.structures import Parameters, Structure, Transition
 
 
@@ -87,21 +88,21 @@ class LogODE(Flow):
 
     Args:
         depth: N, of the log-signature; 1 takes the windows' increments alone.
-        window: how many steps. (Windows given in time are in torch alone: how many there are
-            depends on the data, which a traced program can't hold.)
+        window: how many steps, or `Duration(...)` in the units of the path's time channel.
         flow: of a window: `Exponential()`, or `Euler()` for the first-order form I + Σ_k λ_k Ā^k of
             the authors' code.
     """
 
     depth: int
-    window: int
+    window: int | Duration
     flow: Flow = Exponential()
     citations: ClassVar[tuple[str, ...]] = ("walker2024logncde", "morrill2021")
 
     def __post_init__(self) -> None:
         """Check depth and window."""
         check_size("depth", self.depth)
-        check_size("window", self.window)
+        if not isinstance(self.window, Duration):
+            check_size("window", self.window)
         if isinstance(self.flow, LogODE) or not isinstance(self.flow, Flow):
             raise TypeError(f"flow={self.flow!r}; expected Exponential() or Euler() for a window")
 
@@ -125,7 +126,7 @@ class LogODE(Flow):
     ) -> Transition:
         """The transitions of all windows of increments (batch, length, channels)."""
         basis = self.basis(structure, increments.shape[-1])
-        signatures = log_signatures(increments, basis, self.window)
+        signatures = cut(increments, basis, self.window).signatures
         lifted, own = self.lift(structure), structure.lift_parameters(parameters, basis)
         return resolve(lifted, self.flow).transition(lifted, own, signatures)
 

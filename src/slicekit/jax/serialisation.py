@@ -23,7 +23,7 @@ from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save_file
 
 from slicekit.files import replacing
-from slicekit.jax import flows, layers, scans, structures
+from slicekit.jax import flows, layers, paths, scans, structures
 from slicekit.jax.layers.block import gelu
 from slicekit.jax.structures.sparse import blank
 
@@ -109,12 +109,16 @@ def _ragged(model: Any) -> set[str]:
     }
 
 
-def load(path: str | os.PathLike[str], *, classes: Iterable[type] = ()) -> Any:
+def load(
+    path: str | os.PathLike[str], *, classes: Iterable[type] = (), most: int | None = None
+) -> Any:
     """Read a model that `slicekit.save` or `slicekit.jax.save` wrote.
 
     Args:
         path: the file, such as model.safetensors in the folder of a `slicekit train`.
         classes: your own structures and modules that the model contains.
+        most: of every `Duration` in it, for a model with windows in time under `jax.jit`; a file
+            holds none, because it belongs to the data.
 
     Returns:
         The model, with the file's numbers.
@@ -135,7 +139,7 @@ def load(path: str | os.PathLike[str], *, classes: Iterable[type] = ()) -> Any:
     try:
         # Only shapes are made: a stranger's file takes no more memory than its tensors need.
         with blank():
-            model = eqx.filter_eval_shape(lambda: build(header["model"], handed))
+            model = eqx.filter_eval_shape(lambda: build(header["model"], handed, most))
         return with_arrays(model, stored)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: the model can't be built again: {error}") from error
@@ -240,6 +244,8 @@ def _arguments(value: Any) -> dict[str, Any] | None:
         return {name: getattr(value, name) for name in names} | rest
     if isinstance(value, scans.Chunked):
         return {"size": value.size}
+    if isinstance(value, paths.Duration):
+        return {"time": value.time, "channel": value.channel}
     if isinstance(value, layers.Pointwise | type):
         return None
     if hasattr(value, "configuration"):
@@ -253,14 +259,14 @@ def _policy(norm: layers.Norm) -> Any:
     return layers.RMSNorm(norm.eps) if norm.bias is None else layers.LayerNorm(norm.eps)
 
 
-def build(described: Any, handed: dict[str, type]) -> Any:
+def build(described: Any, handed: dict[str, type], most: int | None = None) -> Any:
     """What `describe` described, with fresh parameters; `handed` are the caller's own classes."""
     if not isinstance(described, dict):
         return described
     if "tuple" in described:
-        return tuple(build(x, handed) for x in described["tuple"])
+        return tuple(build(x, handed, most) for x in described["tuple"])
     if "list" in described:
-        return [build(x, handed) for x in described["list"]]
+        return [build(x, handed, most) for x in described["list"]]
     if "nn" in described:
         if described["nn"] not in _ACTIVATIONS:
             raise ValueError(f"it names torch.nn.{described['nn']}, which has no twin here")
@@ -271,8 +277,10 @@ def build(described: Any, handed: dict[str, type]) -> Any:
         return None
     if name not in known:
         raise ValueError(f"it holds a {name}, which is not in slicekit.jax; hand its class over")
-    arguments = {k: build(v, handed) for k, v in described["arguments"].items()}
+    arguments = {k: build(v, handed, most) for k, v in described["arguments"].items()}
     positional, make = arguments.pop("*", ()), known[name]
+    if issubclass(make, paths.Duration):
+        arguments["most"] = most
     if issubclass(make, layers.SLiCE | layers.Block | layers.SequenceModel):
         make = partial(make, key=jax.random.key(0))
     return make(*positional, **arguments)

@@ -17,13 +17,10 @@ from slicekit.checks import (
     check_shape,
     concrete,
     first_true,
-    place,
 )
+from slicekit.descriptions.durations import SNAP, backwards, check_channel, check_windows
 from slicekit.devices import widest
 from slicekit.paths.lengths import valid_mask
-
-SNAP = 1e-6
-MOST_WINDOWS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +58,8 @@ class Clock:
         """
         check_shape("increments", increments, ("batch", "length", "channels"))
         check_floating("increments", increments)
-        batch, length, channels = increments.shape
-        if channel >= channels:
-            raise ValueError(
-                f"channel={channel} is no channel of increments {tuple(increments.shape)}"
-            )
+        batch, length = increments.shape[:2]
+        check_channel(channel, increments.shape)
         everything = torch.full((batch,), length)
         given = everything if lengths is None else lengths
         home, wide = increments.device, widest(increments.device)
@@ -95,11 +89,7 @@ class Clock:
     def most(self) -> int:
         """The largest number of windows of a path, at least one."""
         most = max(1, int(self.counts.max())) if self.counts.numel() else 1
-        if most > MOST_WINDOWS:
-            raise ValueError(
-                f"a path would have {most} windows, expected at most {MOST_WINDOWS}; "
-                "give a longer duration, or look for a wrong timestamp"
-            )
+        check_windows(most)
         return most
 
 
@@ -114,8 +104,4 @@ def _check_forward(steps: Tensor, channel: int) -> None:
     wrong = ~((steps >= 0) & steps.isfinite())
     if wrong.any():
         position = first_true(wrong)
-        raise ValueError(
-            f"increments goes by {float(steps[position]):g} in time at "
-            f"{place(position, ('batch', 'position'))}, channel {channel}; "
-            "expected steps of time that are finite and not negative"
-        )
+        raise backwards(float(steps[position]), position, channel)

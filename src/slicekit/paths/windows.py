@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicekit.checks import Lengths, check_positive
+from slicekit.checks import Lengths
+from slicekit.descriptions import durations as descriptions
 from slicekit.paths.clocks import Clock
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.log_signatures import check_increments
@@ -17,7 +18,7 @@ from slicekit.paths.windowed_runs import run_windows
 
 
 @dataclass(frozen=True)
-class Duration:
+class Duration(descriptions.Duration):
     """A window's length in time.
 
     Args:
@@ -31,18 +32,6 @@ class Duration:
     >>> Duration(0.5)
     Duration(time=0.5, channel=0)
     """
-
-    time: float
-    channel: int = 0
-
-    def __post_init__(self) -> None:
-        """Check what was given."""
-        check_positive("time", self.time)
-        if isinstance(self.channel, bool) or not isinstance(self.channel, int):
-            name = type(self.channel).__name__
-            raise TypeError(f"channel={self.channel!r} is a {name}, expected an integer")
-        if self.channel < 0:
-            raise ValueError(f"channel={self.channel}, expected at least 0")
 
     def count(
         self, increments: Tensor, elapsed: Tensor | None = None, lengths: Lengths | None = None

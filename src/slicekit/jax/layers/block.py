@@ -157,7 +157,8 @@ class Block(eqx.Module):
 
     def places(self, x: Any, state: State | None = None, lengths: Lengths | None = None) -> Any:
         """Where the outputs stand in the input, for a mixer under `LogODE`."""
-        return self.mixer.places(x, state, lengths)
+        dense = x.dense() if isinstance(x, Tabulated) else x
+        return self.mixer.places(_through(self.norm_before_mixer)(dense), state, lengths)
 
     def output_lengths(self, lengths: Any) -> Any:
         """How many outputs sequences of these lengths have: (batch,) -> (batch,)."""

@@ -180,12 +180,26 @@ class SLiCE(eqx.Module):
         check_shape("x", x, ("batch", self.channels))
         states, final = self.trajectory(x[:, None], state)
         h = states.direction if isinstance(states, Projective) else states
+        if isinstance(self.flow, LogODE) and not isinstance(self.flow.window, int):
+            return last_valid(h, self.places(x[:, None], state).counts), final
         return h[:, 0], final
 
     def output_lengths(self, lengths: Any) -> Any:
-        """How many outputs sequences of these lengths have: (batch,) integers -> (batch,)."""
+        """How many outputs sequences of these lengths have: (batch,) integers -> (batch,).
+
+        As many, but with windows of some steps one for each window, and one before them if the
+        first element drives nothing (`FirstInput()`).
+
+        Raises:
+            ValueError: if windows are given in time: their number depends on the input.
+        """
         if not isinstance(self.flow, LogODE):
             return lengths
+        if not isinstance(self.flow.window, int):
+            raise ValueError(
+                f"window={self.flow.window!r}: how many windows there are depends on the input; "
+                "see `places`"
+            )
         skip = 0 if self.initial.drives_first else 1
         rest = jnp.maximum(jnp.asarray(lengths) - skip, 0)
         return skip + (rest + self.flow.window - 1) // self.flow.window
@@ -206,7 +220,11 @@ class SLiCE(eqx.Module):
         if lengths is not None:
             steps = jnp.maximum(check_lengths(lengths, batch, length) - skip, 0)
         filled = None if state is None else state["filled"]
-        found = ends(batch, length - skip, self.flow.window, filled, steps)
+        if isinstance(self.flow.window, int):  # only how many increments there are matters
+            path = jnp.zeros((batch, length - skip, 1))
+        else:
+            path = _dense(self._increments(_full(x), state, skip))
+        found = ends(path, self.flow.window, filled, steps)
         elements = found.last + skip
         if skip:
             elements = jnp.pad(elements, ((0, 0), (1, 0)))
@@ -240,10 +258,7 @@ class SLiCE(eqx.Module):
 
     def _trajectory(self, x: Any, state: State | None, lengths: Array | None) -> tuple[Any, State]:
         hidden, skip = self._start(x, state)
-        if isinstance(x, Tabulated):
-            increments: Any = x.map(self.drive).part(skip)
-        else:
-            increments = self.drive(x, self._previous(x, state))[:, skip:]
+        increments = self._increments(x, state, skip)
         steps = None if lengths is None else jnp.maximum(lengths - skip, 0)
         opened = None
         if isinstance(self.flow, LogODE):
@@ -272,15 +287,15 @@ class SLiCE(eqx.Module):
         """One step a window, from the state at the start of the one that is open."""
         flow, basis = self.flow, self.basis
         assert isinstance(flow, LogODE) and basis is not None
-        path = increments.dense() if isinstance(increments, Tabulated) else increments
+        path = _dense(increments)
         if path.shape[1] == 0:
-            return nothing_after(hidden), hidden, OpenWindow.empty(path, basis)
+            return nothing_after(hidden), hidden, OpenWindow.empty(path, basis, flow.window)
         path = path if steps is None else mask_past_end(path, steps)
         before = None
         if state is not None:
             before = OpenWindow(state["window"].astype(path.dtype), state["filled"])
         windows = cut(path, basis, flow.window, before, steps)
-        regular = steps is None and before is None
+        regular = steps is None and before is None and isinstance(flow.window, int)
         states, _ = solve(
             flow.lift(self.structure),
             self.structure.lift_parameters(_widened(self.A, path.dtype), basis),
@@ -289,9 +304,15 @@ class SLiCE(eqx.Module):
             flow.flow,
             self.scan,
             None,
-            None if regular else jnp.minimum(windows.counts, windows.signatures.shape[1]),
+            None if regular else windows.within,
         )
         return states, after(states, hidden, windows.closed), windows.open
+
+    def _increments(self, x: Any, state: State | None, skip: int) -> Any:
+        """What drives the steps, without the elements that drive none."""
+        if isinstance(x, Tabulated):
+            return x.map(self.drive).part(skip)
+        return self.drive(x, self._previous(x, state))[:, skip:]
 
     def _previous(self, x: Any, state: State | None) -> Array | None:
         previous = None if state is None else state.get("previous")
@@ -389,6 +410,11 @@ def _full(x: Any) -> Any:
     if isinstance(x, Tabulated):
         return x.map(lambda table: table.astype(jnp.float32))
     return x.astype(jnp.float32)
+
+
+def _dense(x: Any) -> Array:
+    """Every element of tokens, or x itself."""
+    return x.dense() if isinstance(x, Tabulated) else x
 
 
 def _widened(arrays: dict[str, Array], dtype: Any) -> dict[str, Array]:

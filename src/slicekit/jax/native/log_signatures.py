@@ -23,21 +23,28 @@ MOST_CHANGES = 1 << 18
 
 @dataclass(frozen=True)
 class LogSignatures(Kernel):
-    """Coefficients (batch, windows, size) from increments (batch, length, channels)."""
+    """Coefficients (batch, windows, size) from increments (batch, length, channels).
+
+    Windows have that many increments each, or lie between edges (batch, windows + 1), a second
+    array, if window is 0.
+    """
 
     basis: LieBasis
-    window: int
+    window: int = 0
 
     def pure(self, arrays: Arrays, outputs: Arrays) -> Arrays:
         """By `slicekit.jax.paths.log_signatures`."""
-        from slicekit.jax.paths.log_signatures import in_windows, of_runs
+        from slicekit.jax.paths.log_signatures import in_windows, of_edges, of_runs
 
+        if self.window == 0:
+            return (of_edges(arrays[0], self.basis, arrays[1]),)
         return (of_runs(in_windows(arrays[0], self.window), self.basis),)
 
     def forward(self, arrays: Arrays, save: bool) -> tuple[Arrays, Arrays]:
         """The coefficients."""
         batch, length, _ = arrays[0].shape
-        shape = (batch, -(-length // self.window), self.basis.size)
+        windows = -(-length // self.window) if self.window else arrays[1].shape[1] - 1
+        shape = (batch, windows, self.basis.size)
         return (self._call("log_signatures_forward", shape, *arrays),), ()
 
     def backward(
@@ -69,6 +76,11 @@ def suits(increments: Array, basis: LieBasis) -> bool:
 def log_signatures(increments: Array, basis: LieBasis, window: int) -> Array:
     """The coefficients of all windows, where `suits` says so."""
     return run(LogSignatures(basis, window), increments)[0]
+
+
+def between(increments: Array, basis: LieBasis, edges: Array) -> Array:
+    """The coefficients of the windows between edges, where `suits` says so."""
+    return run(LogSignatures(basis), increments, edges)[0]
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ from jax import Array
 from slicekit.jax.checks import concrete
 from slicekit.jax.paths.lie_bases import LieBasis
 from slicekit.jax.paths.log_signatures import chen, log_signatures
+from slicekit.jax.paths.windows import Duration, log_signatures_in_time
 
 
 class OpenWindow(NamedTuple):
@@ -19,17 +20,18 @@ class OpenWindow(NamedTuple):
 
     Attributes:
         signature: (batch, β), the log-signature so far.
-        filled: (batch,) integers, how many of its steps have passed.
+        filled: (batch,), how much of it has passed: in steps (integers), or in time.
     """
 
     signature: Array
     filled: Array
 
     @classmethod
-    def empty(cls, increments: Array, basis: LieBasis) -> "OpenWindow":
+    def empty(cls, increments: Array, basis: LieBasis, window: int | Duration) -> "OpenWindow":
         """A window that is about to begin, for increments (batch, length, channels)."""
         batch = increments.shape[0]
-        return cls(jnp.zeros((batch, basis.size), increments.dtype), jnp.zeros(batch, int))
+        filled = jnp.zeros(batch, int if isinstance(window, int) else float)
+        return cls(jnp.zeros((batch, basis.size), increments.dtype), filled)
 
 
 class Windows(NamedTuple):
@@ -47,11 +49,16 @@ class Windows(NamedTuple):
     closed: Array
     open: OpenWindow
 
+    @property
+    def within(self) -> Array:
+        """(batch,) integers, how many windows each path has of those that there is room for."""
+        return jnp.minimum(self.counts, self.signatures.shape[1])
+
 
 def cut(
     increments: Array,
     basis: LieBasis,
-    window: int,
+    window: int | Duration,
     before: OpenWindow | None = None,
     lengths: Array | None = None,
 ) -> Windows:
@@ -60,36 +67,79 @@ def cut(
     Args:
         increments: (batch, length, channels), zero past the end of a path.
         basis: of the log-signatures.
-        window: in steps.
+        window: in steps, or in time.
         before: the window that the part before left open.
         lengths: (batch,) integers, the number of increments of each path; None for all.
 
     Returns:
-        The windows; the first of them goes on with the one left open. How much of it has passed is
-        not known while tracing, so there is then room for one window more.
+        The windows; the first of them goes on with the one left open. How many of its steps have
+        passed is not known while tracing, so there is then room for one window more.
     """
+    if isinstance(window, int):
+        return _cut_by_steps(increments, basis, window, before, lengths)
+    return _cut_by_time(increments, basis, window, before, lengths)
+
+
+def _cut_by_steps(
+    increments: Array,
+    basis: LieBasis,
+    window: int,
+    before: OpenWindow | None,
+    lengths: Array | None,
+) -> Windows:
     batch, length, channels = increments.shape
     if lengths is None:
         lengths = jnp.full((batch,), length)
     filled = jnp.zeros_like(lengths) if before is None else before.filled
     if before is None:
         signatures = log_signatures(increments, basis, window)
+    elif length == 1:
+        signatures = jnp.pad(increments, ((0, 0), (0, 0), (0, basis.size - channels)))
     else:
-        if length == 1:
-            room = ((0, 0), (0, 0), (0, basis.size - channels))
-            signatures = jnp.pad(increments, room)
-        else:
-            signatures = log_signatures(_shift(increments, filled, window), basis, window)
-        first = chen(basis, before.signature.astype(signatures.dtype), signatures[:, 0])
-        signatures = jnp.concatenate([first[:, None], signatures[:, 1:]], 1)
+        signatures = log_signatures(_shift(increments, filled, window), basis, window)
+    signatures = _go_on(signatures, basis, before)
     total = filled + lengths
     counts, closed = (total + window - 1) // window, total // window
+    rest = total % window
+    return Windows(signatures, counts, closed, _left_open(signatures, closed, rest, rest > 0))
+
+
+def _cut_by_time(
+    increments: Array,
+    basis: LieBasis,
+    window: Duration,
+    before: OpenWindow | None,
+    lengths: Array | None,
+) -> Windows:
+    filled = None if before is None else before.filled
+    signatures, counts, elapsed = log_signatures_in_time(increments, basis, window, filled, lengths)
+    closed = counts - (elapsed > 0)
+    # No time has passed, but the path may have jumped: its first window is open.
+    timeless = counts == 0
+    jump = jnp.pad(increments.sum(1), ((0, 0), (0, basis.size - basis.channels)))
+    first = jnp.where(timeless[:, None], jump, signatures[:, 0])
+    signatures = _go_on(signatures.at[:, 0].set(first), basis, before)
+    left = _left_open(signatures, closed, elapsed, (elapsed > 0) | timeless)
+    return Windows(signatures, _at_least_one(counts, lengths), closed, left)
+
+
+def _at_least_one(counts: Array, lengths: Array | None) -> Array:
+    """A window for every path that has an increment, even if no time has passed."""
+    return jnp.maximum(counts, 1 if lengths is None else jnp.minimum(lengths, 1))
+
+
+def _go_on(signatures: Array, basis: LieBasis, before: OpenWindow | None) -> Array:
+    """Put what came of the first window before in front of it."""
+    if before is None:
+        return signatures
+    first = chen(basis, before.signature.astype(signatures.dtype), signatures[:, 0])
+    return jnp.concatenate([first[:, None], signatures[:, 1:]], 1)
+
+
+def _left_open(signatures: Array, closed: Array, filled: Array, begun: Array) -> OpenWindow:
     last = jnp.minimum(closed, signatures.shape[1] - 1)[:, None, None]
     left = jnp.take_along_axis(signatures, last, axis=1)[:, 0]
-    rest = total % window
-    return Windows(
-        signatures, counts, closed, OpenWindow(jnp.where(rest[:, None] > 0, left, 0), rest)
-    )
+    return OpenWindow(jnp.where(begun[:, None], left, 0), filled)
 
 
 def most_filled(filled: Array, window: int) -> int:
@@ -112,7 +162,8 @@ class Ends(NamedTuple):
     Attributes:
         counts: (batch,) integers, how many windows each path has here, an open one included.
         closed: (batch,) integers, how many of them are over.
-        last: (batch, windows) integers, the last increment of each window.
+        last: (batch, windows) integers, the last increment that is wholly inside each window or
+            before it; -1 where that was in the part before.
     """
 
     counts: Array
@@ -120,11 +171,28 @@ class Ends(NamedTuple):
     last: Array
 
 
-def ends(batch: int, length: int, window: int, filled: Array | None, lengths: Array | None) -> Ends:
-    """Where the windows end that `cut` makes of a part of that length."""
+def ends(
+    increments: Array,
+    window: int | Duration,
+    filled: Array | None = None,
+    lengths: Array | None = None,
+) -> Ends:
+    """Where the windows end that `cut` makes of the same arguments.
+
+    Args:
+        increments: (batch, length, channels), zero past the end of a path.
+        window: in steps, or in time.
+        filled: (batch,), what has passed of the first window.
+        lengths: (batch,) integers, the number of increments of each path; None for all.
+    """
+    batch, length = increments.shape[:2]
     if length == 0:
         none = jnp.zeros(batch, int)
         return Ends(none, none, jnp.zeros((batch, 0), int))
+    if not isinstance(window, int):
+        counts, elapsed = window.count(increments, filled, lengths)
+        last = window.ends(increments, filled, lengths)
+        return Ends(_at_least_one(counts, lengths), counts - (elapsed > 0), last)
     if lengths is None:
         lengths = jnp.full((batch,), length)
     most = 0 if filled is None else (0 if length == 1 else most_filled(filled, window))

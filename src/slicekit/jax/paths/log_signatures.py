@@ -10,7 +10,13 @@ from slicekit.descriptions.checks import check_count
 from slicekit.jax.checks import check_floating, check_same, check_shape
 from slicekit.jax.native import log_signatures as native
 from slicekit.jax.paths.lie_bases import LieBasis
-from slicekit.jax.paths.tensor_algebra import signature, tensor_exp, tensor_log, tensor_product
+from slicekit.jax.paths.tensor_algebra import (
+    signature,
+    signatures_since,
+    tensor_exp,
+    tensor_log,
+    tensor_product,
+)
 
 
 def log_signatures(
@@ -74,6 +80,35 @@ def of_runs(increments: Array, basis: LieBasis, *, stream: bool = False) -> Arra
         return _increment_and_areas(increments, basis, stream)
     expanded = signature(increments, basis.depth, stream=stream)
     return basis.project(tensor_log(expanded, basis.channels, basis.depth))
+
+
+def between(increments: Array, basis: LieBasis, edges: Array) -> Array:
+    """The log-signature of each run of increments from one edge to the next.
+
+    Args:
+        increments: (batch, length, channels), floating.
+        basis: of the coefficients.
+        edges: (batch, windows + 1) integers that do not decrease, in 0..length: window w has
+            increments edges[w] to edges[w + 1] - 1.
+
+    Returns:
+        (batch, windows, basis.size), zero for a window without increments.
+    """
+    if native.suits(increments, basis):
+        return native.between(increments, basis, edges)
+    return of_edges(increments, basis, edges)
+
+
+def of_edges(increments: Array, basis: LieBasis, edges: Array) -> Array:
+    """As `between`, in pure JAX."""
+    batch, length, channels = increments.shape
+    rows = jnp.arange(batch)[:, None]
+    begins = jnp.zeros((batch, length + 1), bool).at[rows, edges].set(True)[:, :length]
+    streamed = signatures_since(increments, basis.depth, begins)
+    ends = jnp.maximum(edges[:, 1:] - 1, 0)
+    filled = (edges[:, 1:] > edges[:, :-1])[..., None]
+    expanded = jnp.where(filled, streamed[rows, ends], 0)
+    return basis.project(tensor_log(expanded, channels, basis.depth))
 
 
 def _increment_and_areas(increments: Array, basis: LieBasis, stream: bool) -> Array:

@@ -4,9 +4,11 @@ An element is kept in expanded form without its scalar: (..., d + d² + ... + d^
 level, words in lexicographic order. Signatures have the scalar 1, Lie elements 0.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from slicekit.descriptions.checks import check_count
 from slicekit.descriptions.words import expanded_size
@@ -41,8 +43,44 @@ def signature(increments: Array, depth: int, *, stream: bool = False) -> Array:
             break
         after = jnp.cumsum(_outer(factor, increments), -2)
         results.append(after if stream else after[..., -1, :])
-        before.append(jnp.concatenate([jnp.zeros_like(after[..., :1, :]), after[..., :-1, :]], -2))
+        before.append(_earlier(after))
     return jnp.concatenate(results, -1)
+
+
+def signatures_since(increments: Array, depth: int, begins: Array) -> Array:
+    """After every increment, the signature since the last one at which something begins.
+
+    Args:
+        increments: (..., length, channels), floating.
+        depth: the largest number of letters in a word.
+        begins: (..., length) bool; the first increment always begins something.
+
+    Returns:
+        (..., length, channels + ... + channels^depth).
+
+    >>> steps = jnp.array([[1.0], [2.0], [4.0]])
+    >>> signatures_since(steps, 1, jnp.array([False, True, False])).ravel()
+    Array([1., 2., 6.], dtype=float32)
+    """
+    begun = begins[..., None]
+
+    def join(earlier: Any, later: Any) -> Any:
+        (sum_, begun), (more, anew) = earlier, later
+        return jnp.where(anew, more, sum_ + more), begun | anew
+
+    before: Levels = []
+    results: Levels = []
+    for level in range(1, depth + 1):
+        change = _outer(_horner(before, increments, level), increments)
+        after, _ = lax.associative_scan(join, (change, begun), axis=change.ndim - 2)
+        results.append(after)
+        before.append(jnp.where(begun, 0, _earlier(after)))
+    return jnp.concatenate(results, -1)
+
+
+def _earlier(after: Array) -> Array:
+    """What there was before each step: (..., length, size), zero at first."""
+    return jnp.concatenate([jnp.zeros_like(after[..., :1, :]), after[..., :-1, :]], -2)
 
 
 def _horner(before: Levels, increments: Array, level: int) -> Array | None:

@@ -125,6 +125,7 @@ def _solve_windows(
         path = mask_past_end(path, lengths)
     basis = flow.basis(structure, path.shape[-1])
     windows = cut(path, basis, flow.window, None, lengths)
+    ragged = lengths is not None or not isinstance(flow.window, int)
     states, last = solve(
         flow.lift(structure),
         structure.lift_parameters(computed(parameters), basis),
@@ -133,7 +134,7 @@ def _solve_windows(
         flow.flow,
         scan,
         None,
-        None if lengths is None else windows.counts,
+        windows.within if ragged else None,
     )
     if isinstance(states, Projective):
         return Projective(states.direction.astype(given), states.log_norm), last
