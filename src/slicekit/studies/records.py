@@ -111,7 +111,7 @@ def read_record(study: "Study", folder: Path) -> Record | None:
         outcomes = [_outcome(run, found.get("slicekit")) for run in found["runs"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error!r}. Nothing was changed") from error
-    return recorded(study, outcomes)
+    return recorded(study, outcomes) if outcomes else None
 
 
 def _outcome(run: dict[str, Any], version: str | None) -> Outcome:

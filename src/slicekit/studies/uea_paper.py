@@ -312,7 +312,7 @@ def draw_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
         axis.scatter(*([x] for x in at), s=area, color=figures.line(number)["color"], alpha=0.7)
         axis.annotate(model, at, fontsize=figures.SMALL - 1)
     figures.logarithmic(axis, "x")
-    title = f"ours (full, {len(sets)} data sets, one thread), the paper's (hollow, six, an H100)"
+    title = f"ours (full, {len(sets)} of the six sets, one thread), the paper's (hollow, an H100)"
     figures.label(axis, title=title, x="s / 1,000 steps", y="average test accuracy, %")
     axis.grid(alpha=0.3)
 
