@@ -40,6 +40,7 @@ typedef struct {
   int64_t rescale;    /* steps between two divisions of the state; 0: none */
   int64_t restore;    /* steps after which SKEW blocks get their norms back; 0: never */
   int64_t threads;
+  int64_t made;       /* whether `kept` holds the transitions before the forward pass, from another */
 
   const slicekit_part *part;
   const void *const *parameters; /* three for each part, null where it has fewer */
@@ -61,6 +62,12 @@ typedef struct {
   void *in_state;
   void *in_inputs;               /* null where there are no inputs */
 
+  /* For the product of all transitions of a sequence, P_ij 2^(powers_ij) in every block: no state is
+     read or written. `rescale` may go with inputs here, as it concerns the product alone. */
+  void *product;                 /* (batch, dim, slicekit_panels_columns()) */
+  int64_t *powers;               /* the same shape */
+  void *driven;                  /* (batch, dim, columns): the state that zero becomes, with inputs */
+
   void *workspace;
   int64_t workspace_bytes;
 } slicekit_panels;
@@ -68,11 +75,16 @@ typedef struct {
 /* Numbers to hold all transitions; 0 where they can't be kept, negative for bad sizes. */
 SLICEKIT_API int64_t slicekit_panels_kept(const slicekit_panels *problem);
 
-/* Bytes of work space that a pass needs; negative for bad sizes. */
+/* Columns of `product`: rows of the largest block, or of a part that is no block; negative for bad
+   sizes. */
+SLICEKIT_API int64_t slicekit_panels_columns(const slicekit_panels *problem);
+
+/* Bytes of work space that a pass needs, or the product if there is one; negative for bad sizes. */
 SLICEKIT_API int64_t slicekit_panels_workspace(const slicekit_panels *problem, int64_t backward);
 
 SLICEKIT_API int64_t slicekit_panels_forward(const slicekit_panels *problem);
 SLICEKIT_API int64_t slicekit_panels_backward(const slicekit_panels *problem);
+SLICEKIT_API int64_t slicekit_panels_product(const slicekit_panels *problem);
 
 #ifdef __cplusplus
 }

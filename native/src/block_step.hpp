@@ -40,13 +40,13 @@ SLICEKIT_INLINE void step_groups(int64_t groups, int b, const Real *m, ptrdiff_t
 }
 
 // in_m (+)= g h^T for one vector of one column.
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_INLINE void put(Real *in_m, Vector<Real> x) {
-  store(in_m, ADD ? load(in_m) + x : x);
+  if constexpr (TAKEN != LEFT) store(in_m, TAKEN == ADDED ? load(in_m) + x : x);
 }
 
 // next += g + A^T g, and in_m (+)= g h^T in every block; in_m may be m.
-template <int W, bool ADD, class Real>
+template <int W, Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *in_m,
                                     ptrdiff_t panel, ptrdiff_t in_panel, const Real *g,
                                     const Real *h, Real *next) {
@@ -62,7 +62,7 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
           x[j] = zero<Real>();
           if (j < b) {
             x[j] = load(m + j * panel + AT) * own;
-            put<ADD, Real>(in_m + j * in_panel + AT, own * spread_from<W, j, v>(h));
+            put<TAKEN, Real>(in_m + j * in_panel + AT, own * spread_from<W, j, v>(h));
           }
         });
         store(next + AT, load(next + AT) + own + block_sums<W, Real>(x));
@@ -81,7 +81,7 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
               constexpr int at = BLOCK + decltype(part)::value * V;
               const Vector<Real> own = load(g + at);
               x[i] += load(m + j * panel + at) * own;
-              put<ADD, Real>(in_m + j * in_panel + at, own * factor);
+              put<TAKEN, Real>(in_m + j * in_panel + at, own * factor);
             });
           }
         });
@@ -131,7 +131,7 @@ SLICEKIT_INLINE void step_large(const Part &part, const Real *m, ptrdiff_t panel
   }
 }
 
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_large(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
                                    ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
   constexpr int V = WIDTH<Real>, N = LANES<Real>;
@@ -151,7 +151,7 @@ SLICEKIT_INLINE void adjoint_large(const Part &part, const Real *m, Real *in_m, 
             const int at = part_of_group * V;
             const Vector<Real> own = load(g + r * N + at);
             total[part_of_group] += load(m + p * panel + at) * own;
-            put<ADD, Real>(in_m + p * in_panel + at, own * x);
+            put<TAKEN, Real>(in_m + p * in_panel + at, own * x);
           }
         }
         sums[v] = added<Real>(total);
@@ -185,14 +185,14 @@ SLICEKIT_NOINLINE void step_blocks(const Part &part, const Real *m, ptrdiff_t pa
   });
 }
 
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_blocks(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
                            ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
   if (part.size > LANES<Real>) {
-    return adjoint_large<ADD>(part, m, in_m, panel, in_panel, g, h, next);
+    return adjoint_large<TAKEN>(part, m, in_m, panel, in_panel, g, h, next);
   }
   with_width<Real>(part, [&](auto width, int b) {
-    adjoint_groups<decltype(width)::value, ADD>(part.padded / LANES<Real>, b, m, in_m, panel,
+    adjoint_groups<decltype(width)::value, TAKEN>(part.padded / LANES<Real>, b, m, in_m, panel,
                                                 in_panel, g, h, next);
   });
 }

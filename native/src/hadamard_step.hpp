@@ -80,7 +80,7 @@ SLICEKIT_NOINLINE void step_hadamard(const Part &part, const Real *m, ptrdiff_t 
 }
 
 // next += g + A^T g = g + d (H g); in_m (+)= h (H g); `scratch` holds H g.
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_hadamard(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
                              ptrdiff_t in_panel, const Real *g, const Real *h, Real *next,
                              Real *scratch) {
@@ -93,7 +93,7 @@ SLICEKIT_NOINLINE void adjoint_hadamard(const Part &part, const Real *m, Real *i
       const Vector<Real> y = load(scratch + i + half);
       const Vector<Real> d = y * load(h + i + half);
       store(next + i + half, load(next + i + half) + load(g + i + half) + load(m + half) * y);
-      store(in_m + half, ADD ? load(in_m + half) + d : d);
+      if (TAKEN != LEFT) store(in_m + half, TAKEN == ADDED ? load(in_m + half) + d : d);
     }
   }
 }

@@ -26,6 +26,9 @@ SLICEKIT_INLINE int64_t power_of_two_above(int64_t n) {
   return power;
 }
 
+// What an adjoint does to the gradient of a transition: writes it, adds to it, or leaves it alone.
+enum Taken { WRITTEN, ADDED, LEFT };
+
 struct Part {
   int64_t kind, dim, size;
   bool exponential;

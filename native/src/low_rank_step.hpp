@@ -48,15 +48,17 @@ SLICEKIT_NOINLINE void step_low_rank(const Part &part, const Real *m, ptrdiff_t 
 }
 
 // next += g + A^T g; in_m (+)= gradients of d, u and v; in_m may be m.
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_low_rank(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
                              ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
   constexpr int V = WIDTH<Real>;
   const int64_t rank = part.size, count = 1 + 2 * rank;
   Real inner[MAX_RANK], outer[MAX_RANK];
-  low_rank_dots(part, 1 + rank, m, panel, h, inner);
+  if (TAKEN != LEFT) low_rank_dots(part, 1 + rank, m, panel, h, inner);
   low_rank_dots(part, 1, m, panel, g, outer);
-  auto put = [](Real *to, Vector<Real> x) { store(to, ADD ? load(to) + x : x); };
+  auto put = [](Real *to, Vector<Real> x) {
+    if (TAKEN != LEFT) store(to, TAKEN == ADDED ? load(to) + x : x);
+  };
   for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += count * panel, in_m += count * in_panel) {
     for (int64_t half = 0; half < LANES<Real>; half += V) {
       const Vector<Real> x = load(h + i + half), y = load(g + i + half);

@@ -3,6 +3,7 @@
 #include "panels.hpp"
 
 #include "sequences.hpp"
+#include "shard_product.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -54,13 +55,32 @@ void run_task(const Pass<Real> &pass, int64_t split, int64_t task, const Scratch
   for (int64_t number = 0; number < chunks_of(pass); ++number) {
     const Chunk chunk = chunk_of(pass, task, number);
     const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
-    make_chunk(pass, split, chunk, panels, scratch);
+    if (!pass.q.made) make_chunk(pass, split, chunk, panels, scratch);
     for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
       for (int64_t c = 0; c < pass.q.columns; ++c) {
         const Sequence<Real> sequence = {pass.q, layout, scratch, b, c};
         sequence.run(chunk.first_step, chunk.steps, panels.panel,
                      [&](int64_t t) { return panels.of(0, chunk.row(b, t)); });
       }
+    }
+  }
+}
+
+// The transitions of each sequence of a task as one.
+template <class Real>
+void multiply_task(const Pass<Real> &pass, int64_t split, int64_t task,
+                   const Scratch<Real> &scratch) {
+  const Layout &layout = pass.plan.layout[split];
+  for (int64_t number = 0; number < chunks_of(pass); ++number) {
+    const Chunk chunk = chunk_of(pass, task, number);
+    const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
+    make_chunk(pass, split, chunk, panels, scratch);
+    for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
+      const ShardProduct<Real> product = {pass.q, layout, scratch, b};
+      if (chunk.first_step == 0) product.start();
+      product.run(chunk.first_step, chunk.steps, panels.panel,
+                  [&](int64_t t) { return panels.of(0, chunk.row(b, t)); });
+      if (chunk.first_step + chunk.steps == chunk.length) product.write();
     }
   }
 }
@@ -83,10 +103,12 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
       for (int64_t c = 0; c < q.columns; ++c) {
         const Sequence<Real> sequence = {q, layout, scratch, b, c};
         const int64_t first = chunk.first_step, count = chunk.steps, apart = panels.panel;
-        if (c == 0) {
-          sequence.template run_back<false>(first, count, apart, apart, from, to);
+        if (!q.in_parameters && !q.in_increments) {
+          sequence.template run_back<LEFT>(first, count, apart, apart, from, to);
+        } else if (c == 0) {
+          sequence.template run_back<WRITTEN>(first, count, apart, apart, from, to);
         } else {
-          sequence.template run_back<true>(first, count, apart, apart, from, to);
+          sequence.template run_back<ADDED>(first, count, apart, apart, from, to);
         }
       }
     }
@@ -168,6 +190,16 @@ void run_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scra
 }
 
 template <class Real>
+void multiply_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scratch) {
+  const Panels<Real> table = rows_of_table(pass, pass.table);
+  const int64_t *index = pass.q.index + b * pass.q.length;
+  const ShardProduct<Real> product = {pass.q, pass.plan.layout[0], scratch, b};
+  product.start();
+  product.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, index[t]); });
+  product.write();
+}
+
+template <class Real>
 void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
   const int64_t numbers = pass.q.vocabulary * plan.layout[0].panels * LANES<Real>;
@@ -178,7 +210,7 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
     const int64_t *index = pass.q.index + b * pass.q.length;
     for (int64_t c = 0; c < pass.q.columns; ++c) {
       const Sequence<Real> sequence = {pass.q, plan.layout[0], scratch, b, c};
-      sequence.template run_back<true>(
+      sequence.template run_back<ADDED>(
           0, pass.q.length, table.panel, gradients.panel,
           [&](int64_t t) { return table.of(0, index[t]); },
           [&](int64_t t) { return gradients.of(0, index[t]); });
@@ -237,12 +269,16 @@ void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   if (pass.q.vocabulary) {
     make_table(pass, scratch);
 #pragma omp for schedule(dynamic)
-    for (int64_t b = 0; b < pass.q.batch; ++b) run_table_task(pass, b, scratch);
+    for (int64_t b = 0; b < pass.q.batch; ++b) {
+      pass.q.product ? multiply_table_task(pass, b, scratch) : run_table_task(pass, b, scratch);
+    }
     return;
   }
 #pragma omp for schedule(dynamic)
   for (int64_t unit = 0; unit < plan.splits * plan.tasks; ++unit) {
-    run_task(pass, unit / plan.tasks, unit % plan.tasks, scratch);
+    const int64_t split = unit / plan.tasks, task = unit % plan.tasks;
+    pass.q.product ? multiply_task(pass, split, task, scratch)
+                   : run_task(pass, split, task, scratch);
   }
 }
 
@@ -307,6 +343,8 @@ int64_t panels_run(const slicekit_panels &q, bool back) {
 int64_t panels_workspace(const slicekit_panels &q, bool back) {
   return q.real == 4 ? workspace_of<float>(q, back) : workspace_of<double>(q, back);
 }
+
+int64_t panels_columns(const slicekit_panels &q) { return product_columns(q); }
 
 int64_t panels_kept(const slicekit_panels &q) {
   return q.real == 4 ? numbers_kept<float>(q) : numbers_kept<double>(q);

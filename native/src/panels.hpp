@@ -21,7 +21,20 @@ struct Scratch {
   Real *carry;        // padded gradients, one for each column
   Real *factors;      // what a padded state is divided by
   Real *extra;        // for the Walsh-Hadamard transform
+  Real *product;      // (columns, padded): the product of the transitions so far
+  typename Scales<Real>::Integer *powers;  // of two that its columns were divided by
+  Real *driven;       // (columns, padded): states that started from zero
 };
+
+// Columns of the product: rows of the largest block, or of a part that is no block.
+inline int64_t product_columns(const slicekit_panels &q) {
+  int64_t found = 1;
+  for (int64_t p = 0; p < q.parts; ++p) {
+    const bool blocks = q.part[p].kind == SLICEKIT_BLOCKS || q.part[p].kind == SLICEKIT_SKEW;
+    found = most(found, blocks ? q.part[p].size : q.part[p].dim);
+  }
+  return found;
+}
 
 template <class Real>
 struct Pass {
@@ -88,6 +101,10 @@ struct Pass {
     scratch.carry = workspace.take<Real>(backward ? padded * q.columns : 0);
     scratch.factors = workspace.take<Real>(q.rescale ? padded : 0);
     scratch.extra = workspace.take<Real>(backward ? padded : 0);
+    const int64_t product = q.product ? product_columns(q) * padded : 0;
+    scratch.product = workspace.take<Real>(product);
+    scratch.powers = workspace.take<typename Scales<Real>::Integer>(product);
+    scratch.driven = workspace.take<Real>(q.product && q.inputs ? q.columns * padded : 0);
     return scratch;
   }
 

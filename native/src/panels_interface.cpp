@@ -5,6 +5,7 @@
 
 SLICEKIT_DECLARE(int64_t panels_run(const slicekit_panels &q, bool back);
                  int64_t panels_workspace(const slicekit_panels &q, bool back);
+                 int64_t panels_columns(const slicekit_panels &q);
                  int64_t panels_kept(const slicekit_panels &q);)
 
 namespace {
@@ -45,7 +46,7 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->batch < 0 || q->batch > MOST || q->parts > MOST_PARTS) return SLICEKIT_BAD_SIZE;
   if (q->vocabulary < 0 || q->vocabulary > MOST) return SLICEKIT_BAD_SIZE;
   if (q->rescale < 0 || q->restore < 0) return SLICEKIT_BAD_OPTION;
-  if (q->rescale && q->inputs) return SLICEKIT_BAD_OPTION;
+  if (q->rescale && q->inputs && !q->product) return SLICEKIT_BAD_OPTION;
   int64_t dim = 0;
   double features = 0;
   for (int64_t p = 0; p < q->parts; ++p) {
@@ -75,14 +76,23 @@ int64_t check_index(const slicekit_panels *q) {
   return SLICEKIT_OK;
 }
 
+// What all passes read.
+int64_t check_given(const slicekit_panels *q) {
+  if (!q->workspace || !q->increments) return SLICEKIT_BAD_POINTER;
+  if (!has_all(q, q->parameters)) return SLICEKIT_BAD_POINTER;
+  if (q->vocabulary && !q->index) return SLICEKIT_BAD_POINTER;
+  if (q->made && !q->kept) return SLICEKIT_BAD_POINTER;
+  if (q->kept && slicekit_panels_kept(q) == 0) return SLICEKIT_BAD_OPTION;
+  return SLICEKIT_OK;
+}
+
 int64_t check(const slicekit_panels *q) {
   if (const int64_t status = check_sizes(q)) return status;
   if (q->batch == 0) return SLICEKIT_OK;
-  if (!q->workspace || !q->increments || !q->state || !q->states) return SLICEKIT_BAD_POINTER;
-  if (!has_all(q, q->parameters)) return SLICEKIT_BAD_POINTER;
+  if (q->product) return SLICEKIT_BAD_OPTION;
+  if (!q->state || !q->states) return SLICEKIT_BAD_POINTER;
   if (q->rescale && !q->factors) return SLICEKIT_BAD_POINTER;
-  if (q->vocabulary && !q->index) return SLICEKIT_BAD_POINTER;
-  if (q->kept && slicekit_panels_kept(q) == 0) return SLICEKIT_BAD_OPTION;
+  if (const int64_t status = check_given(q)) return status;
   return q->vocabulary ? check_index(q) : int64_t(SLICEKIT_OK);
 }
 
@@ -95,6 +105,11 @@ int64_t slicekit_panels_kept(const slicekit_panels *problem) {
   return problem->batch ? SLICEKIT_CALL(panels_kept, *problem) : 0;
 }
 
+int64_t slicekit_panels_columns(const slicekit_panels *problem) {
+  if (const int64_t status = check_sizes(problem)) return -status;
+  return SLICEKIT_CALL(panels_columns, *problem);
+}
+
 int64_t slicekit_panels_workspace(const slicekit_panels *problem, int64_t backward) {
   if (const int64_t status = check_sizes(problem)) return -status;
   return problem->batch ? SLICEKIT_CALL(panels_workspace, *problem, backward != 0) : 0;
@@ -103,6 +118,19 @@ int64_t slicekit_panels_workspace(const slicekit_panels *problem, int64_t backwa
 int64_t slicekit_panels_forward(const slicekit_panels *problem) {
   if (const int64_t status = check(problem)) return status;
   return problem->batch ? SLICEKIT_CALL(panels_run, *problem, false) : int64_t(SLICEKIT_OK);
+}
+
+int64_t slicekit_panels_product(const slicekit_panels *problem) {
+  if (const int64_t status = check_sizes(problem)) return status;
+  const slicekit_panels &q = *problem;
+  if (q.batch == 0) return SLICEKIT_OK;
+  if (!q.product || !q.powers || (q.inputs && !q.driven)) return SLICEKIT_BAD_POINTER;
+  if (const int64_t status = check_given(problem)) return status;
+  if (q.made) return SLICEKIT_BAD_OPTION;
+  if (q.vocabulary) {
+    if (const int64_t status = check_index(problem)) return status;
+  }
+  return SLICEKIT_CALL(panels_run, q, false);
 }
 
 int64_t slicekit_panels_backward(const slicekit_panels *problem) {

@@ -16,6 +16,7 @@ struct Scales;
 template <>
 struct Scales<float> {
   using Bits = uint32_t;
+  using Integer = int32_t;
   static constexpr Bits EXPONENT = Bits(0xFF) << 23;
   static constexpr float FLOOR = 0x1p-90f;
 };
@@ -23,6 +24,7 @@ struct Scales<float> {
 template <>
 struct Scales<double> {
   using Bits = uint64_t;
+  using Integer = int64_t;
   static constexpr Bits EXPONENT = Bits(0x7FF) << 52;
   static constexpr double FLOOR = 0x1p-900;
 };
@@ -35,6 +37,16 @@ SLICEKIT_INLINE Real power_of_two(Real x) {
   bits &= Scales<Real>::EXPONENT;
   __builtin_memcpy(&x, &bits, sizeof(Real));
   return x == 0 ? Real(1) : x;
+}
+
+// The exponent of a normal power of two.
+template <class Real>
+SLICEKIT_INLINE typename Scales<Real>::Integer exponent_of(Real power) {
+  using Integer = typename Scales<Real>::Integer;
+  constexpr int FRACTION_BITS = sizeof(Real) == 4 ? 23 : 52, BIAS = sizeof(Real) == 4 ? 127 : 1023;
+  typename Scales<Real>::Bits bits;
+  __builtin_memcpy(&bits, &power, sizeof(Real));
+  return Integer(bits >> FRACTION_BITS) - BIAS;
 }
 
 // Zero for numbers of an adjoint that are too small to matter.

@@ -88,8 +88,8 @@ struct Sequence {
     }
   }
 
-  // The same steps backwards: in_transition(t) is the row that takes (or adds) the gradient.
-  template <bool ADD, class F, class G>
+  // The same steps backwards: in_transition(t) is the row that takes the gradient.
+  template <Taken TAKEN, class F, class G>
   void run_back(int64_t first, int64_t count, ptrdiff_t panel, ptrdiff_t in_panel, F &&transition,
                 G &&in_transition) const {
     Real *carry = scratch.carry + column * layout.padded, *next = scratch.moved;
@@ -112,7 +112,7 @@ struct Sequence {
       } else {
         clear(next);
       }
-      adjoint_step<ADD>(layout, transition(t), panel, in_transition(t), in_panel, carry, h, next,
+      adjoint_step<TAKEN>(layout, transition(t), panel, in_transition(t), in_panel, carry, h, next,
                         scratch.extra);
       if (divides(t)) {
         divide_gradient(next);

@@ -9,26 +9,32 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
-// out = h + F h; m is the row of the panels that holds F.
+// out = h + F h of one part; m is the row of its panels that holds F.
+template <class Real>
+SLICEKIT_INLINE void step_part(const Part &part, const Real *m, ptrdiff_t panel, const Real *h,
+                               Real *out) {
+  if (part.is_blocks()) {
+    step_blocks(part, m, panel, h, out);
+  } else if (part.kind == SLICEKIT_LOW_RANK) {
+    step_low_rank(part, m, panel, h, out);
+  } else {
+    step_hadamard(part, m, panel, h, out);
+  }
+}
+
+// The same of all parts.
 template <class Real>
 SLICEKIT_INLINE void step(const Layout &layout, const Real *m, ptrdiff_t panel, const Real *h,
                           Real *out) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
-    const Real *own = m + part.panels_at * panel;
     const int64_t at = part.padded_at;
-    if (part.is_blocks()) {
-      step_blocks(part, own, panel, h + at, out + at);
-    } else if (part.kind == SLICEKIT_LOW_RANK) {
-      step_low_rank(part, own, panel, h + at, out + at);
-    } else {
-      step_hadamard(part, own, panel, h + at, out + at);
-    }
+    step_part(part, m + part.panels_at * panel, panel, h + at, out + at);
   }
 }
 
 // next += g + F^T g, and in_m (+)= the gradient of F.
-template <bool ADD, class Real>
+template <Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_step(const Layout &layout, const Real *m, ptrdiff_t panel, Real *in_m,
                                   ptrdiff_t in_panel, const Real *g, const Real *h, Real *next,
                                   Real *scratch) {
@@ -38,11 +44,11 @@ SLICEKIT_INLINE void adjoint_step(const Layout &layout, const Real *m, ptrdiff_t
     Real *in_own = in_m + part.panels_at * in_panel;
     const int64_t at = part.padded_at;
     if (part.is_blocks()) {
-      adjoint_blocks<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
+      adjoint_blocks<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
     } else if (part.kind == SLICEKIT_LOW_RANK) {
-      adjoint_low_rank<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
+      adjoint_low_rank<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
     } else {
-      adjoint_hadamard<ADD>(part, own, in_own, panel, in_panel, g + at, h + at, next + at, scratch);
+      adjoint_hadamard<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at, scratch);
     }
   }
 }
@@ -128,21 +134,26 @@ inline void divide_norms(const Layout &layout, const Real *factors, Real *norms)
   }
 }
 
-// Gives every rotated block its norm back, where that is possible.
+// Gives a block its squared norm back, where that is possible.
+template <class Real>
+SLICEKIT_INLINE void restore_block(Real *block, int64_t size, Real norm) {
+  Real now = 0;
+  for (int64_t i = 0; i < size; ++i) now += block[i] * block[i];
+  const Real ratio = norm / now;
+  if (!(ratio > Real(0.5) && ratio < Real(2))) return;
+  // The ratio is close to one, so one step of Newton's method from one is its square root.
+  const Real guess = (1 + ratio) / 2, root = (guess + ratio / guess) / 2;
+  for (int64_t i = 0; i < size; ++i) block[i] *= root;
+}
+
+// The same of every rotated block.
 template <class Real>
 inline void restore_norms(const Layout &layout, Real *padded, const Real *norms) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     if (part.kind != SLICEKIT_SKEW) continue;
     for (int64_t k = 0; k < part.blocks; ++k) {
-      Real *block = padded + part.padded_at + k * part.width;
-      Real now = 0;
-      for (int64_t i = 0; i < part.size; ++i) now += block[i] * block[i];
-      const Real ratio = *norms++ / now;
-      if (!(ratio > Real(0.5) && ratio < Real(2))) continue;
-      // The ratio is close to one, so one step of Newton's method from one is its square root.
-      const Real guess = (1 + ratio) / 2, root = (guess + ratio / guess) / 2;
-      for (int64_t i = 0; i < part.size; ++i) block[i] *= root;
+      restore_block(padded + part.padded_at + k * part.width, part.size, *norms++);
     }
   }
 }

@@ -312,6 +312,37 @@ def test_transitions_are_kept_only_where_they_can_be() -> None:
         assert other.untouched()
 
 
+def test_a_product_is_asked_for_by_its_own_name_and_arrays() -> None:
+    call, name = Call(inputs=True), "slicekit_panels_product"
+    columns = function("slicekit_panels_columns")(byref(call.problem))
+    assert columns == max(4, 8)  # rows of the parts that are no blocks
+    product = torch.full((2, DIM, columns), float(UNTOUCHED), dtype=torch.float64)
+    powers = torch.full(product.shape, UNTOUCHED)
+    driven = torch.full((2, DIM, 2), float(UNTOUCHED), dtype=torch.float64)
+    given = {"product": product.data_ptr(), "powers": powers.data_ptr()}
+    given |= {"driven": driven.data_ptr(), "rescale": 2, "state": None, "states": None}
+    size = function("slicekit_panels_workspace")(byref(call.changed(**given)), 0)
+    space = torch.empty(size, dtype=torch.uint8)
+    given |= {"work": space.data_ptr(), "work_bytes": size}
+    for lacking in ("product", "powers", "driven", "increments", "parameters", "work"):
+        faulty = given | {lacking: None} | ({"rescale": 0} if lacking == "product" else {})
+        assert call.run(name, **faulty) == BAD_POINTER
+    assert call.run(name, **given | {"work_bytes": size - 65}) == BAD_WORKSPACE
+    assert call.run(name, **given | {"made": 1}) == BAD_POINTER
+    for other in PASSES:
+        assert call.run(other, **given) == BAD_OPTION
+    assert call.untouched() and all((x == UNTOUCHED).all() for x in (product, powers, driven))
+    assert call.run(name, **given) == OK
+    assert call.untouched() and product.isfinite().all()
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_transitions_that_were_made_before_must_be_there(name: str) -> None:
+    call = Call()
+    assert call.run(name, made=1) == BAD_POINTER
+    assert call.untouched()
+
+
 def test_an_empty_batch_needs_no_arrays() -> None:
     call = Call()
     assert call.sizes(batch=0) == [0, 0, 0]

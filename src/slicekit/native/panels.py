@@ -31,13 +31,14 @@ class _Part(Structure):
 class _Problem(Structure):
     _fields_ = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "vocabulary", "parts"),
-        *sizes("rescale", "restore", "threads"),
+        *sizes("rescale", "restore", "threads", "made"),
         ("part", POINTER(_Part)),
         ("parameters", POINTER(c_void_p)),
         *addresses("increments", "index", "state", "inputs", "states", "factors", "kept"),
         *addresses("in_states", "in_last"),
         ("in_parameters", POINTER(c_void_p)),
         *addresses("in_increments", "in_state", "in_inputs"),
+        *addresses("product", "powers", "driven"),
         *WORK,
     ]
 
@@ -137,11 +138,35 @@ class Panels:
         """How many numbers hold all transitions; 0 where they can't be kept."""
         return self.plan.kept()
 
-    def forward(self, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+    def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All transitions of each sequence as one, block by block; the state is not used.
+
+        Args:
+            kept: as for `forward`.
+
+        Returns:
+            The product P and powers E, both (batch, dim, rows of the largest block): in a block the
+            entry of row i and column j is P_ij 2^(E_ij), where columns were divided every `rescale`
+            steps, and zero beyond its last column. With inputs, also what these make of a state
+            that is zero at first, (batch, dim, columns).
+        """
+        plan, problem = self.plan, self._problem()
+        expected = plan.product()
+        product = self.state.new_empty(expected["product"][0])
+        powers = self.state.new_empty(product.shape, dtype=torch.int64)
+        fill(problem, expected, {"product": product, "powers": powers})
+        driven = None if self.inputs is None else torch.empty_like(self.state)
+        fill(problem, plan.expected, {"driven": driven})
+        plan.keep(problem, kept)
+        KERNEL.run("product", problem, plan.bytes("product", problem))
+        return product, powers, driven
+
+    def forward(self, kept: Tensor | None, made: bool = False) -> tuple[Tensor, Tensor]:
         """Run all steps.
 
         Args:
             kept: (kept_numbers,), to be filled with the transitions; None not to keep them.
+            made: whether it is filled already, by `product`.
 
         Returns:
             The states (batch, length, dim, columns) and what they were divided by at the beginning
@@ -152,6 +177,7 @@ class Panels:
         factors = self.state.new_ones(plan.expected["factors"][0])
         fill(problem, plan.expected, {"states": states, "factors": factors})
         plan.keep(problem, kept)
+        problem.made = int(made)
         KERNEL.run("forward", problem, plan.bytes("forward", problem))
         return states, factors
 
@@ -224,10 +250,16 @@ class Plan:
         if q.rescale:
             factors = (q.batch, -(-q.length // q.rescale), q.dim, q.columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
-        shapes |= {"inputs": states, "factors": factors}
+        shapes |= {"inputs": states, "factors": factors, "driven": state}
         found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
         found |= {f"in_{name}": wanted for name, wanted in found.items()}
         return found | {"index": ((q.batch, q.length), torch.int64)}
+
+    def product(self) -> dict[str, Expected]:
+        """What is expected of the product of all transitions."""
+        q, columns = self.sizes, function("slicekit_panels_columns")
+        shape = (q.batch, q.dim, self._once(("columns",), lambda: columns(byref(q))))
+        return {"product": (shape, REAL[q.real]), "powers": (shape, torch.int64)}
 
     def kept(self) -> int:
         """How many numbers hold all transitions; 0 where they can't be kept."""

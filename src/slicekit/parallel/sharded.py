@@ -242,12 +242,13 @@ class _ShardedScan(torch.autograd.Function):
     def forward(ctx: Any, problem: _Problem, *operands: Tensor) -> tuple[Tensor, ...]:
         with plain_torch():
             dealt, ranks = problem.dealt(operands), problem.ranks
-            own = summarise(dealt.source, dealt.affine, dealt.state.shape[-1])
+            size = problem.size if problem.engine == "native" else 0
+            own, made = summarise(dealt.source, dealt.affine, dealt.state, size)
             chain = _Chain.gathered(ranks, own, dealt)
             start = chain.states[ranks.rank]
             passes = problem.passes(dealt, start.mantissa().contiguous())
             keep = any(ctx.needs_input_grad) and passes.keeps()
-            found = passes.forward(keep)
+            found = passes.forward(keep, made) if made else passes.forward(keep)
             ctx.problem, ctx.chain, ctx.count = problem, chain, len(operands)
             if not problem.rescale:
                 ctx.save_for_backward(*operands, *found)
@@ -303,7 +304,8 @@ class _ShardedScan(torch.autograd.Function):
             at, needed = problem.counts[0], list(ctx.needs_input_grad[1:])
             chosen = _without_log_norm(needed, problem.counts)
             alone = [place == at for place in range(len(chosen))]
-            g = passes.backward(found, own, nothing, alone)[at]
+            # Nobody asks the first rank for its own.
+            g = nothing if rank == 0 else passes.backward(found, own, nothing, alone)[at]
             sent = [g, in_last, *extra]
             heard = problem.ranks.gather("the gradient of a shard's first state", pack(sent))
             received = [unpack(x, sent) for x in heard]

@@ -2,8 +2,8 @@
 
 The steps of a shard send its first state h to P h + u. P has the form of the structure: a number a
 row (diagonal), a block, or a full matrix (low rank), for each *leaf* of a direct sum. It is found
-by running the shard's steps on the columns of the identity, which are divided by powers of two on
-the way, so that nothing overflows however long the shard is:
+by running the shard's steps on the columns of the identity, all at once where a kernel does that.
+They are divided by powers of two on the way, so that nothing overflows however long the shard is:
 
     P_ij = 2^(E_j) M_ij,    h_i = 2^e m_i    for the rows i, j of one block.
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from slicekit.native import available
 from slicekit.scans.inputs import Outer, as_tensors
 from slicekit.scans.native import why_not
+from slicekit.scans.native_passes import NativePasses
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
@@ -203,17 +204,30 @@ def _act(m: Tensor, e: Tensor, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     return scaled(found, -size), own + peak + size
 
 
-def summarise(source: Source, inputs: Tensor | Outer | None, columns: int) -> Shard:
+def summarise(
+    source: Source, inputs: Tensor | Outer | None, state: Tensor, size: int
+) -> tuple[Shard, list[Tensor]]:
     """The transition of all steps of a source, and what its inputs leave behind.
-
-    The steps are run piece by piece by the fastest passes there are, and nothing is kept but the
-    last state.
 
     Args:
         source: where the transitions come from; at least one step.
         inputs: u_l, dense (batch, length, dim, columns), outer products, or None.
-        columns: of the state.
+        state: (batch, dim, columns), for its shape.
+        size: bytes of transitions that may be kept for the passes that follow.
+
+    Returns:
+        The shard, and transitions that native passes need not make again.
     """
+    kernel = available() and not why_not(source, False)
+    passes = NativePasses(source, state, as_tensors(inputs), None, size, WINDOW)
+    if kernel and passes.multiplies():
+        product, powers, driven, made = passes.product(True)
+        return _shard(leaves_of(source), product, powers, driven), made
+    return _by_columns(source, inputs, state.shape[-1], kernel), []
+
+
+def _by_columns(source: Source, inputs: Tensor | Outer | None, columns: int, kernel: bool) -> Shard:
+    """The columns run as states, piece by piece; nothing is kept but the last one."""
     found = leaves_of(source)
     width = max(leaf.size for leaf in found)
     first = source.tensors[0] if isinstance(source, FromTransitions) else _floats(source)
@@ -223,7 +237,6 @@ def summarise(source: Source, inputs: Tensor | Outer | None, columns: int) -> Sh
     scales = torch.zeros(state.shape, dtype=torch.int64, device=state.device)
     rescale = WINDOW if inputs is None else 0
     size = _piece(source, state, inputs is not None)
-    kernel = available() and not why_not(source, False)
     for start in range(0, source.length, size):
         stop = min(start + size, source.length)
         given = _padded(inputs, width, start, stop)
@@ -236,7 +249,14 @@ def summarise(source: Source, inputs: Tensor | Outer | None, columns: int) -> Sh
         state, scales = _divided(found, state, scales, width)
         del states
     driven = state[..., width:].contiguous() if inputs is not None else None
-    blocks = [x[..., : leaf.size] for leaf, x in zip(found, split(found, state), strict=True)]
+    return _shard(found, state, scales, driven)
+
+
+def _shard(
+    found: tuple[Leaf, ...], columns: Tensor, scales: Tensor, driven: Tensor | None
+) -> Shard:
+    """From columns side by side for all blocks, and the powers of two they were divided by."""
+    blocks = [x[..., : leaf.size] for leaf, x in zip(found, split(found, columns), strict=True)]
     powers = [x[..., 0, : leaf.size] for leaf, x in zip(found, split(found, scales), strict=True)]
     return Shard(
         found, tuple(x.contiguous() for x in blocks), tuple(x.contiguous() for x in powers), driven

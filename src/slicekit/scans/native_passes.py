@@ -64,8 +64,29 @@ class NativePasses(PassShapes):
         """What `forward` keeps, for its shapes."""
         return [self.state.new_empty(self._engine.kept_numbers())]
 
-    def forward(self, keep: bool) -> list[Tensor]:
-        """Run all steps: outputs, last state, factors, starts, and the transitions if kept."""
+    def multiplies(self) -> bool:
+        """Whether a kernel gives the product of all transitions."""
+        return isinstance(self._engine, _Made) and self._engine.multiplies()
+
+    def product(self, keep: bool) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
+        """All transitions as one, which no state is needed for.
+
+        Returns:
+            What `Panels.product` gives, and what `forward` can use of it if it was kept.
+        """
+        assert isinstance(self._engine, _Made)
+        return self._engine.product(keep)
+
+    def forward(self, keep: bool, made: list[Tensor] | None = None) -> list[Tensor]:
+        """Run all steps: outputs, last state, factors, starts, and the transitions if kept.
+
+        Args:
+            keep: whether to keep them.
+            made: what `product` kept of them.
+        """
+        if made:
+            assert isinstance(self._engine, _Made)
+            return self._engine.forward(keep, made)
         return self._engine.forward(keep)
 
     def backward(
@@ -184,12 +205,22 @@ class _Made:
         assert self.index is not None
         return Table(matrices, self.index, state, inputs, self.passes.rescale)
 
-    def forward(self, keep: bool) -> list[Tensor]:
+    def multiplies(self) -> bool:
+        return len(self.runs) == 1 and self.runs[0].kernel == PANELS
+
+    def product(self, keep: bool) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
+        state, numbers = self.passes.state, self.kept_numbers()
+        keep = keep and self.index is None and numbers > 0
+        kept = [state.new_empty(numbers)] if keep else []
+        panels = self._panels(self.runs[0], state, self._dense())
+        return *panels.product(kept[0] if kept else None), kept
+
+    def forward(self, keep: bool, made: list[Tensor] | None = None) -> list[Tensor]:
         passes = self.passes
-        kept = [passes.state.new_empty(self.kept_numbers())] if keep else []
+        kept = made or ([passes.state.new_empty(self.kept_numbers())] if keep else [])
         states, inputs = self._rows(passes.state, 1), self._rows(self._dense(), 2)
         results = [
-            self._run(run, state, u, kept[0] if kept else None)
+            self._run(run, state, u, kept[0] if kept else None, bool(made))
             for run, state, u in zip(self.runs, states, inputs, strict=True)
         ]
         outputs, factors = results[0]
@@ -198,15 +229,15 @@ class _Made:
         if len(results) > 1 and passes.rescale:
             factors = torch.cat([divided for _, divided in results], 2)
         starts = passes.state.new_empty(0)
-        return [outputs, outputs[:, -1].clone(), factors, starts, *kept]
+        return [outputs, outputs[:, -1].clone(), factors, starts, *(kept if keep else [])]
 
     def _run(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None, made: bool
     ) -> tuple[Tensor, Tensor]:
         if run.kernel == PANELS:
             panels = self._panels(run, state, inputs)
             if kept is None or self.index is None:
-                return panels.forward(kept)
+                return panels.forward(kept, made)
             pairs = zip(run.names, panels.parameters, strict=True)
             bound = [x.flatten() for name, x in pairs if name in run.bounded]
             torch.cat(bound, out=kept)
