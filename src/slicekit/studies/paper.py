@@ -84,7 +84,8 @@ def _chapter(
                 study, own, folder, watch=watch, device=means.device, engine=engine, budget=budget
             )
     except ValueError as error:
-        return Chapter(study, _on_record(study, means), fault=str(error))
+        found, absent = _on_record(study, means), study.absent(choice)
+        return Chapter(study, found, absent=absent, fault=str(error))
     _, outcomes = gathered(study, own, standing, folder)
     if outcomes and means.records is not None and not choice.quick:
         add_to_record(study, outcomes, means.records)
@@ -94,6 +95,7 @@ def _chapter(
         unfinished=tuple(standing.unfinished),
         failures=standing.failures,
         left=standing.seconds_left(),
+        absent=study.absent(choice),
         quick=choice.quick,
     )
 

@@ -39,6 +39,7 @@ class Chapter:
         unfinished: runs that are wanted and missing.
         failures: why others failed, by name.
         left: seconds that the missing runs would take, None if no one knows.
+        absent: data that the paper has, and that are not at hand.
         quick: whether this is a quick look.
         fault: why the study could not be done, None if it could.
     """
@@ -48,6 +49,7 @@ class Chapter:
     unfinished: tuple[Plan, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     left: float | None = None
+    absent: tuple[str, ...] = ()
     quick: bool = False
     fault: str | None = None
 
@@ -71,6 +73,8 @@ class Chapter:
     def missing(self) -> list[str]:
         """What is not there, and why, a line each."""
         found = [] if self.fault is None else [f"Not done: {self.fault}."]
+        if self.absent:
+            found.append(f"Not at hand (slicekit data get): {', '.join(self.absent)}.")
         names = missing_cells(self.unfinished, {x.plan.name for x in self.outcomes})
         if names:
             ahead = "" if self.left is None else f" (about {self.left / 3600:.1f} hours)"

@@ -108,6 +108,10 @@ class Study(ABC):
         """A quick look at few models, for one at all studies."""
         return replace(choice, quick=True, models=self.models[:2])
 
+    def absent(self, choice: Choice) -> tuple[str, ...]:
+        """Data that the paper has, and that are not at hand."""
+        return ()
+
     def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
         """The choice whose tables show what is on record, and no more."""
         models = tuple(dict.fromkeys(x.plan.model for x in outcomes))

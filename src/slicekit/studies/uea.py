@@ -114,6 +114,10 @@ class UEA(Study):
             draw(axis, _of(part, outcomes))
         figures.write(made, path)
 
+    def absent(self, choice: Choice) -> tuple[str, ...]:
+        """The paper's data sets that are not on the disk."""
+        return tuple(name for name in SIZES if not is_on_disk(name, choice.data))
+
     def recorded(self, outcomes: Sequence[Outcome]) -> Choice:
         """Only the parts of which there is something."""
         parts = tuple(part for part in PARTS if _of(part, outcomes))
