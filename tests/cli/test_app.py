@@ -64,6 +64,27 @@ def test_costs_of_known_structures() -> None:
     assert rows["Diagonal"]["recurrent"]["multiplications"] == 3 * 8 + 8
 
 
+def test_windows_take_the_brackets_of_the_matrices() -> None:
+    sizes = ("--dim", "8", "--channels", "3", "--block", "2", "--rank", "2", "--length", "1000")
+    rows = table(*sizes, "--window", "11", "--depth", "2")
+    dense = {"channels": 6, "inside": True, "steps": 91, "composition": 8**3}
+    assert rows["Dense"]["log"] == dense | {"recurrent": slicekit.Dense(8).step_cost(6)}
+    assert rows["DPLR"]["log"] == rows["Dense"]["log"] | {"inside": False}
+    blocks = slicekit.BlockDiagonal(8, 2)
+    assert rows["BlockDiagonal"]["log"]["recurrent"] == blocks.step_cost(6)
+    assert rows["Diagonal"]["log"]["channels"] == 3, "brackets of numbers vanish"
+    assert rows["Householder"]["log"] is None, "not linear in its increments"
+    shown = invoke("structures", *sizes, "--window", "11").stdout
+    assert "Log-BD-SLiCE" in shown and "91 steps" in shown and "Log-Householder" not in shown
+
+
+def test_the_table_of_the_readme_is_that_of_the_facts() -> None:
+    shown = invoke("structures", "--markdown").stdout.strip()
+    assert shown in (ROOT / "README.md").read_text()
+    for kind in LISTED:
+        assert f"| `{kind.__name__}` |" in shown and kind.facts.theorem in shown
+
+
 def test_counting_allocates_nothing() -> None:
     rows = table("--dim", "65536", "--channels", "65537")
     assert rows["Dense"]["parameters"]["count"] == 65537 * 65536**2

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from slicekit.descriptions.words import lie_size
 from slicekit.paths import Element, LieBasis, hall, lyndon, signature, tensor_log
 from slicekit.paths import sparse_maps as maps
 from slicekit.paths.lie_bases import written
@@ -163,3 +164,9 @@ def test_forms_of_another_size_are_refused() -> None:
         hall(2, 2).expand(torch.zeros(4))
     with pytest.raises(ValueError, match=r"expanded has shape \(3,\), expected \(..., 6\)"):
         hall(2, 2).project(torch.zeros(3))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_the_size_of_a_basis_is_known_without_it(channels: int) -> None:
+    sizes = [lie_size(channels, depth) for depth in (1, 2, 3, 4)]
+    assert sizes == [hall(channels, depth).size for depth in (1, 2, 3, 4)]

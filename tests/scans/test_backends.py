@@ -15,6 +15,7 @@ from slicekit.scans import Recurrence, Recurrent, Scan, Solution, choice, loweri
 from slicekit.scans.lowering import Part, lower, lowers
 from slicekit.structures import DiagonalTransition, Structure
 from slicekit.structures.block_diagonal import Blocks
+from tests.market import CHANNELS, STRUCTURES, make_parameters
 
 needs_kernels = pytest.mark.skipif(not available(), reason="no native library")
 
@@ -125,3 +126,22 @@ def test_rules_are_for_exactly_their_type() -> None:
             return super().combine(parameters, increments / 2)
 
     assert lower(Halved(4), sk.Euler()) == "there is no kernel for Halved"
+
+
+OURS = [name for name, x in STRUCTURES.items() if type(x).__module__.startswith("slicekit.")]
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", OURS)
+def test_the_facts_say_whether_kernels_run_a_structure(name: str) -> None:
+    structure = STRUCTURES[name]
+    call = (structure, make_parameters(structure))
+    state = torch.zeros(2, structure.dim).double()
+    path = torch.zeros(2, 4, CHANNELS).double()
+    tokens = sk.Tabulated(torch.zeros(1, CHANNELS).double(), torch.zeros(2, 4, dtype=torch.int64))
+    taken = {
+        "yes": explain(sk.solve, *call, path, state),
+        "tokens": explain(sk.solve, *call, tokens, state),
+    }
+    ran = [how for how, found in taken.items() if "Native(" in found.choices[-1].taken]
+    assert structure.facts.efficient == next(iter(ran), "no")

@@ -1,14 +1,16 @@
 """The theorems as measurements: what is counted, fitted and constructed, against what is known."""
 
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 import torch
 
-from slicekit.studies import Choice, Plan, make
+from slicekit.paths import signature
+from slicekit.studies import Choice, Plan, loop_fits, make
 from slicekit.studies.drawn_structures import NAMES, made
-from slicekit.studies.expressivity import THEOREMS, of_part
+from slicekit.studies.expressivity import LOOPED, THEOREMS, of_part
 from slicekit.studies.group_actions import ACTIONS, matrices, reflections, skew_logarithm
 from slicekit.studies.path_fits import drawn_paths, errors_of, functionals
 from slicekit.studies.real_representations import acts_faithfully, irreducible
@@ -28,7 +30,7 @@ def plan(part: str, model: str, **options: object) -> Plan:
 
 def test_every_structure_has_its_parts_and_an_unknown_one_is_refused() -> None:
     plans = make("expressivity").wanted(Choice(), {})
-    assert len({x.name for x in plans}) == len(plans) == 2 * len(NAMES) + len(ACTIONS)
+    assert len({x.name for x in plans}) == len(plans) == 2 * len(NAMES) + len(LOOPED) + len(ACTIONS)
     assert THEOREMS.keys() == set(NAMES)
     assert all(len(x.options["draws"]) >= 5 for x in plans if "draws" in x.options)
     with pytest.raises(ValueError, match="did you mean 'block-4'"):
@@ -76,6 +78,26 @@ def test_functionals_are_those_of_the_path() -> None:
     expected = torch.stack([ends, area, area.square()], 1)
     expected = (expected - expected.mean(0)) / expected.std(0)
     torch.testing.assert_close(functionals(increments)[:, [0, 1, 3]], expected)
+
+
+def test_the_alternating_integral_is_the_pfaffian_of_the_areas() -> None:
+    increments = loop_fits.drawn_loops(5, 8)
+    fourth = signature(increments, 4)[:, 4 + 16 + 64 :].unflatten(1, (4,) * 4)
+    expected = torch.zeros(5, dtype=torch.float64)
+    for word in permutations(range(4)):
+        sign = torch.linalg.det(torch.eye(4)[list(word)]).round()
+        expected += sign * fourth[(slice(None), *word)]
+    expected = (expected - expected.mean()) / expected.std()
+    torch.testing.assert_close(loop_fits.functionals(increments)[:, 2], expected)
+
+
+def test_blocks_of_two_do_not_see_the_alternating_integral(tmp_path: Path) -> None:
+    found = {}
+    for model in ("block-2", "block-4"):
+        asked = plan("loops", model, dims=[256], draws=[0], paths=500)
+        found[model] = perform(asked, tmp_path / model).measured["dims"]["256"]
+    assert found["block-2"]["one area"][0] < 0.05 and found["block-2"]["alternating"][0] > 0.7
+    assert found["block-4"]["alternating"][0] < 0.5
 
 
 def test_a_read_out_finds_what_is_linear_in_the_state() -> None:
@@ -151,7 +173,7 @@ def test_tables_and_picture_are_made_of_what_is_there(tmp_path: Path) -> None:
             asked = replace(asked, options=asked.options | small)
             outcomes.append(perform(asked, tmp_path / asked.name))
     assert [x.plan.model for x in of_part("words", outcomes)] == ["diagonal", "block-4"]
-    ranks, _, *_, groups = study.tables(Choice(), outcomes)
+    ranks, *_, groups = study.tables(Choice(), outcomes)
     assert ranks.rows[0][:4] == ("diagonal", "15", "15", "2")
     assert groups.rows == (("diagonal", "at no dim"), ("block-4", "4"))
     pytest.importorskip("matplotlib")

@@ -104,7 +104,14 @@ def structures_command(
         typer.Option(help="ε: a sparse matrix keeps dh^(1+ε) entries. Instead of --density."),
     ] = None,
     length: Annotated[int, typer.Option(min=1, help="n, the number of steps.")] = 1024,
+    window: Annotated[
+        int, typer.Option(min=1, help="s, the steps of a window of the Log-ODE method.")
+    ] = 12,
+    depth: Annotated[int, typer.Option(min=1, help="N, the depth of log-signatures.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the formulas, as a table in Markdown.")
+    ] = False,
 ) -> None:
     """Compare the structures: the paper's Table 1, at the sizes you give.
 
@@ -112,7 +119,7 @@ def structures_command(
     Examples:
       slicekit structures
       slicekit structures --dim 256 --channels 257 --block 16 --rank 2
-      slicekit structures --dim 64 --epsilon 0.5 --length 100000
+      slicekit structures --dim 64 --epsilon 0.5 --length 100000 --window 16 --depth 3
       slicekit structures --json > structures.json
 
     Costs are multiplications. A structure that can't take a size keeps its row, with the reason.
@@ -121,7 +128,10 @@ def structures_command(
         raise typer.BadParameter("--density and --epsilon are two ways to say the same; give one")
     if density is None and epsilon is None:
         density = 0.1
-    sizes = comparison.Sizes(dim, channels, block, rank, density, epsilon, length)
+    sizes = comparison.Sizes(dim, channels, block, rank, density, epsilon, length, window, depth)
+    if markdown:
+        print(comparison.as_markdown())
+        return
     rows = comparison.compare(sizes)
     if as_json:
         print(json.dumps(comparison.as_data(sizes, rows), indent=2))

@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from slicekit.descriptions.words import lie_size
 from slicekit.structures import (
     DPLR,
     BlockDiagonal,
@@ -37,11 +38,18 @@ class Sizes:
     density: float | None
     epsilon: float | None
     length: int
+    window: int = 12
+    log_depth: int = 2
 
     @property
     def depth(self) -> int:
         """Depth of a parallel scan, log2(length) rounded up."""
         return (self.length - 1).bit_length()
+
+    @property
+    def windows(self) -> int:
+        """Steps under the Log-ODE method."""
+        return -(-self.length // self.window)
 
 
 LISTED: dict[type[Structure], Callable[[Sizes], Structure]] = {
@@ -61,14 +69,34 @@ LISTED: dict[type[Structure], Callable[[Sizes], Structure]] = {
 
 
 @dataclass(frozen=True)
+class LogRow:
+    """A structure under the Log-ODE method, where a step is a window; its parameters are the same.
+
+    Attributes:
+        channels: β, the entries of a log-signature; those of matrices that commute have depth 1.
+        inside: whether brackets stay in the structure; they are dense otherwise.
+        recurrent, composition: of a window, as in `Row`.
+    """
+
+    channels: int
+    inside: bool
+    recurrent: int
+    composition: int
+
+
+@dataclass(frozen=True)
 class Row:
-    """A structure's facts and its numbers; where it can't take the sizes, the reason instead."""
+    """A structure's facts and its numbers; where it can't take the sizes, the reason instead.
+
+    `log` is None where A(Δω) is not linear in Δω, so that there are no brackets.
+    """
 
     structure: str
     facts: Facts
     parameters: int | None = None
     recurrent: int | None = None
     composition: int | None = None
+    log: LogRow | None = None
     reason: str | None = None
 
 
@@ -90,7 +118,20 @@ def _row(kind: type[Structure], make: Callable[[Sizes], Structure], sizes: Sizes
         parameters,
         structure.step_cost(sizes.channels),
         structure.composition_cost(),
+        _log_row(structure, sizes),
     )
+
+
+def _log_row(structure: Structure, sizes: Sizes) -> LogRow | None:
+    try:
+        lifted = structure.lift(sizes.log_depth)
+    except ValueError:
+        return None
+    depth = 1 if structure.commutes else sizes.log_depth
+    channels = lie_size(sizes.channels, depth)
+    inside = depth == 1 or type(lifted) is type(structure)
+    costs = lifted.step_cost(channels), lifted.composition_cost()
+    return LogRow(channels, inside, *costs)
 
 
 def as_data(sizes: Sizes, rows: list[Row]) -> dict[str, Any]:
@@ -111,7 +152,9 @@ def _entry(sizes: Sizes, row: Row) -> dict[str, Any]:
             "formula": facts.composition,
             "multiplications": row.composition,
         },
+        "log": None if row.log is None else asdict(row.log) | {"steps": sizes.windows},
         "closed": facts.closed,
+        "efficient": facts.efficient,
         "expressive": facts.expressive,
         "theorem": facts.theorem,
         "reason": row.reason,
@@ -119,6 +162,9 @@ def _entry(sizes: Sizes, row: Row) -> dict[str, Any]:
 
 
 COSTS = ("parameters", "recurrent:\none step", "parallel:\ncomposition")
+LOG_COLUMNS = {"model": 20, "brackets": 8, "channels β": 13, "one step": 13, "composition": 13}
+"""And the widths of their columns."""
+
 LEAST = (13, 14, 11, 11, 11, 6, 7)
 ROOMY = (16, 24, 17, 17, 22, 6, 7)
 """Widths of model, matrix, the three costs, closed and expressivity: with the least nothing is cut
@@ -132,7 +178,7 @@ def show(sizes: Sizes, rows: list[Row], console: Console) -> None:
     table.add_column("model,\nstructure", width=model, overflow="fold")
     table.add_column("matrix Aⁱ", width=matrix, overflow="fold")
     table.add_column(_side_by_side(COSTS, costs), width=sum(costs) + 2)
-    table.add_column("closed", width=closed)
+    table.add_column("closed\nfast", width=closed)
     table.add_column("maximal\nexpres-\nsivity", width=expressive)
     theorems = list(dict.fromkeys(row.facts.theorem for row in rows))
     for row in rows:
@@ -141,7 +187,7 @@ def show(sizes: Sizes, rows: list[Row], console: Console) -> None:
             f"{facts.model}\n{row.structure}",
             facts.matrix,
             row.reason or _side_by_side(_costs(row), costs),
-            _yes(facts.closed),
+            f"{_yes(facts.closed)}\n{facts.efficient}",
             f"{_yes(facts.expressive)} ({1 + theorems.index(facts.theorem)})",
         )
     console.print(table)
@@ -149,6 +195,35 @@ def show(sizes: Sizes, rows: list[Row], console: Console) -> None:
         console.print(line, markup=False)
     for note, theorem in enumerate(theorems, 1):
         console.print(f"  ({note}) {theorem}", markup=False)
+    _show_logs(sizes, rows, console)
+
+
+def _show_logs(sizes: Sizes, rows: list[Row], console: Console) -> None:
+    """The rows of the Log-ODE method."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, width in LOG_COLUMNS.items():
+        table.add_column(name, width=width, overflow="fold")
+    for row in rows:
+        if row.log is None:
+            continue
+        log = row.log
+        table.add_row(
+            f"Log-{row.facts.model}",
+            "inside" if log.inside else "dense",
+            f"{log.channels:,}",
+            _number(log.recurrent),
+            _number(log.composition),
+        )
+    console.print()
+    console.print(table)
+    depth = (sizes.windows - 1).bit_length()
+    told = (
+        f"With the Log-ODE method at depth N = {sizes.log_depth} over windows of s = "
+        f"{sizes.window}: {sizes.windows:,} steps in place of n, a scan of depth {depth}, the same "
+        "parameters. Orders: a step dω^(N-1) times that above, or dω^N dh² where brackets are "
+        "dense. Not for matrices that are not linear in Δω, or can't take the sizes."
+    )
+    console.print(told, markup=False)
 
 
 def _widths(available: int) -> list[int]:
@@ -192,7 +267,7 @@ def _yes(fact: bool) -> str:
     return "yes" if fact else "no"
 
 
-def _legend(sizes: Sizes) -> tuple[str, str]:
+def _legend(sizes: Sizes) -> tuple[str, ...]:
     sparsity = f"ε = {sizes.epsilon}" if sizes.density is None else f"density {sizes.density}"
     return (
         f"dh = {sizes.dim} (state), dω = {sizes.channels} (channels), b = {sizes.block} (block), "
@@ -200,4 +275,39 @@ def _legend(sizes: Sizes) -> tuple[str, str]:
         f"Formulas are orders, costs are multiplications. A parallel scan over n steps has depth "
         f"log2(n) = {sizes.depth}; it composes transitions, as dense matrices where the structure "
         "is not closed under products.",
+        "Fast: whether kernels run it on a CPU, ahead of a recurrence and of associative scans "
+        "(slicekit study scan-costs); tokens: on tables of tokens alone.",
     )
+
+
+MARKDOWN = ("structure", "Aⁱ", "parameters", "one step", "composing two", "products stay inside")
+PRACTICE = ("kernels here", "maximally expressive")
+
+
+def as_markdown() -> str:
+    """The facts of all structures as a table, for any sizes."""
+    lines = [(*MARKDOWN, *PRACTICE), ("---",) * (len(MARKDOWN) + len(PRACTICE))]
+    for kind in LISTED:
+        facts = kind.facts
+        costs = (facts.parameters, facts.recurrent, facts.composition)
+        practice = {"tokens": "on tokens"}.get(facts.efficient, facts.efficient)
+        shown = f"{_yes(facts.expressive)} ({facts.theorem})"
+        lines.append(
+            (f"`{kind.__name__}`", facts.matrix, *costs, _yes(facts.closed), practice, shown)
+        )
+    lines.append(LOG_FORM)
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+LOG_FORM = (
+    "any linear one with `LogODE(N, s)`",
+    "and brackets of N",
+    "the same",
+    "dω^(N-1) times that, n / s steps",
+    "the same, or dh³ where brackets are dense",
+    "as above",
+    "as above",
+    "as above",
+)
+"""The paper's row of Log-X-SLiCEs; its dω is dh, and it counts the composition with its making."""

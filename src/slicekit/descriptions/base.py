@@ -23,7 +23,9 @@ class Facts:
         composition: order of the cost of composing two transitions.
         closed: whether products of transitions stay in the structure.
         expressive: whether it has maximal probabilistic expressivity.
-        theorem: where that is shown, or why it is not so.
+        theorem: where that is shown, and under which condition, or why it is not so.
+        efficient: whether kernels run it on a CPU: "yes", "tokens" (by tables of tokens alone) or
+            "no".
         citations: keys into `slicekit.citations`.
     """
 
@@ -35,6 +37,7 @@ class Facts:
     closed: bool
     expressive: bool
     theorem: str
+    efficient: str = "no"
     citations: tuple[str, ...] = ()
 
 

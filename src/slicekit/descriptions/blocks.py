@@ -69,7 +69,8 @@ class BlockDiagonal(Composite):
         composition="Σ b³",
         closed=True,
         expressive=True,
-        theorem="the paper, Theorem on BD-SLiCEs (blocks growing with dh)",
+        theorem="Walker et al. 2025, Theorem 4.1, if max b grows with dh: no fixed b is",
+        efficient="yes",
         citations=("walker2025slices", "fan2024advancing"),
     )
 
@@ -121,6 +122,7 @@ class Dense(Composite):
         closed=True,
         expressive=True,
         theorem="Cirone et al. 2024, Theorem B.13",
+        efficient="yes",
         citations=("cirone2024", "kidger2020"),
     )
 
@@ -148,6 +150,7 @@ class Orthogonal(Started):
         closed=True,
         expressive=False,
         theorem="isometries: they rotate and never forget",
+        efficient="yes",
         citations=("walker2025slices",),
     )
 

@@ -95,6 +95,7 @@ class DirectSum(Composite):
         closed=True,
         expressive=True,
         theorem="if a part is",
+        efficient="yes",
         citations=("walker2025slices",),
     )
 
@@ -139,7 +140,8 @@ class DiagonalDense(Composite):
         composition="dh - b + b³",
         closed=True,
         expressive=True,
-        theorem="the paper, Theorem on BD-SLiCEs (block growing with dh)",
+        theorem="Walker et al. 2025, Theorem 4.1, if b grows with dh",
+        efficient="yes",
         citations=("walker2025slices",),
     )
 

@@ -20,7 +20,8 @@ class Diagonal(Started):
         composition="dh",
         closed=True,
         expressive=False,
-        theorem="not expressive: Cirone et al. 2024, Theorem 4.4",
+        theorem="Cirone et al. 2024, Theorem 4.3",
+        efficient="yes",
         citations=("cirone2024", "gu2022s4d"),
     )
 

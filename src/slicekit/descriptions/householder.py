@@ -23,6 +23,7 @@ class Householder(Started):
         closed=False,
         expressive=False,
         theorem="no state ever grows",
+        efficient="tokens",
         citations=("siems2025deltaproduct", "yang2024parallelizing"),
     )
 

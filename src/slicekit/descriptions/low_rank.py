@@ -32,7 +32,8 @@ class DPLR(Started):
         composition="dh³",
         closed=False,
         expressive=True,
-        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
+        theorem="Movahedi et al. 2025, Proposition D.2, if r grows with dh",
+        efficient="yes",
         citations=("movahedi2025",),
     )
 
@@ -65,7 +66,8 @@ class JointDPLR(Started):
         composition="r dh a step, in chunks",
         closed=False,
         expressive=True,
-        theorem="Movahedi et al. 2025, Proposition D.2 (rank growing with dh)",
+        theorem="Movahedi et al. 2025, Proposition D.2, if r grows with dh",
+        efficient="yes",
         citations=("movahedi2025", "yang2024parallelizing", "siems2025deltaproduct"),
     )
 

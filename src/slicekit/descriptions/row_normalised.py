@@ -20,6 +20,7 @@ class RowNormalised(Blocks):
         closed=True,
         expressive=False,
         theorem="no state ever grows",
+        efficient="tokens",
         citations=("dubinin2026statemixing",),
     )
 

@@ -26,7 +26,8 @@ class Sparse(Started):
         composition="dh³",
         closed=False,
         expressive=True,
-        theorem="the paper, Theorem on S-SLiCEs",
+        theorem="Walker et al. 2025, Theorem 4.2",
+        efficient="yes",
         citations=("walker2025slices",),
     )
 

@@ -22,7 +22,8 @@ class WalshHadamard(Started):
         composition="dh³",
         closed=False,
         expressive=True,
-        theorem="the paper, Theorem on WH-SLiCEs",
+        theorem="Walker et al. 2025, Theorem 4.3",
+        efficient="yes",
         citations=("walker2025slices", "sylvester1867"),
     )
 

@@ -28,6 +28,22 @@ def expanded_size(channels: int, depth: int) -> int:
     return sum(channels**level for level in range(1, depth + 1))
 
 
+def lie_size(channels: int, depth: int) -> int:
+    """β(channels, depth), the size of the truncated free Lie algebra, without making a basis.
+
+    By Witt: a word of n letters is a power of one Lyndon word, up to rotation, so those of a length
+    that divides n, each with as many rotations as letters, are channels^n in all.
+
+    >>> lie_size(3, 2), lie_size(2, 3)
+    (6, 5)
+    """
+    sizes: list[int] = []
+    for level in range(1, depth + 1):
+        shorter = sum(n * size for n, size in enumerate(sizes, 1) if level % n == 0)
+        sizes.append((channels**level - shorter) // level)
+    return sum(sizes)
+
+
 @lru_cache(maxsize=64)
 def lyndon_words(channels: int, depth: int) -> tuple[Word, ...]:
     """The Lyndon words of at most `depth` letters, by length, then in lexicographic order.

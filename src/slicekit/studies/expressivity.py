@@ -12,6 +12,7 @@ from typing import Any
 from slicekit import figures
 from slicekit.studies.drawn_structures import NAMES
 from slicekit.studies.group_actions import ACTIONS, CONSTRUCTED
+from slicekit.studies.loop_fits import FUNCTIONALS as LOOP_FUNCTIONALS
 from slicekit.studies.path_fits import FUNCTIONALS
 from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.study import Study
@@ -20,22 +21,27 @@ from slicekit.studies.word_ranks import NEAR
 from slicekit.suggestions import unknown
 from slicekit.training import Settings
 
-WORDS, FITS, GROUPS = "words", "read-outs", "groups"
-TASKS = {WORDS: "word-ranks", FITS: "path-fits", GROUPS: "group-actions"}
+WORDS, FITS, LOOPS, GROUPS = "words", "read-outs", "loops", "groups"
+TASKS = {WORDS: "word-ranks", FITS: "path-fits", LOOPS: "loop-fits", GROUPS: "group-actions"}
 
 OPTIONS: dict[str, dict[str, Any]] = {
     WORDS: {"dims": [8, 16, 32, 64, 128, 256, 1024], "draws": list(range(20)), "length": 6},
     FITS: {"dims": [8, 16, 32, 64, 128], "draws": list(range(5)), "paths": 800, "length": 48},
+    LOOPS: {"dims": [64, 128, 256, 512], "draws": list(range(5)), "paths": 1000, "length": 32},
     GROUPS: {"groups": ["a5", "s5", "a4xz5", "z60"]},
 }
 QUICK: dict[str, dict[str, Any]] = {
     WORDS: {"dims": [16, 32], "draws": [0, 1], "length": 4},
     FITS: {"dims": [16], "draws": [0, 1], "paths": 60, "length": 16},
+    LOOPS: {"dims": [16], "draws": [0, 1], "paths": 60, "length": 16},
     GROUPS: {"groups": ["a5"]},
 }
 
 GOOD = 0.1
 """An error below this counts as a fit."""
+
+LOOPED = ("diagonal", "block-2", "block-4", "block-8")
+"""Structures of which it is known what they are blind to, and which are cheap at large dims."""
 
 BLOCKS = {"diagonal": 1, "block-2": 2, "block-4": 4, "block-8": 8, "block-16": 16, "block-32": 32}
 
@@ -72,7 +78,7 @@ class Expressivity(Study):
         Raises:
             ValueError: if a structure is unknown.
         """
-        own = {WORDS: NAMES, FITS: NAMES, GROUPS: tuple(ACTIONS)}
+        own = {WORDS: NAMES, FITS: NAMES, LOOPS: LOOPED, GROUPS: tuple(ACTIONS)}
         models = self.chosen_models(choice)
         return [
             Plan(
@@ -109,19 +115,20 @@ class Expressivity(Study):
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Words, how near they are to orthonormal, read-outs, block sizes and groups."""
-        words, fits, groups = (of_part(part, outcomes) for part in TASKS)
+        words, fits, loops, groups = (of_part(part, outcomes) for part in TASKS)
         return [
             _rank_table(words),
             _distance_table(words),
             *(_fit_table(name, fits) for name in FUNCTIONALS),
+            _loop_table(loops),
             _block_table(words, fits),
             _group_table(groups),
         ]
 
     def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Ranks and errors over the dim, and what the size of blocks changes."""
-        words, fits, _ = (of_part(part, outcomes) for part in TASKS)
-        made, axes = figures.figure(3, 16, 5, self.summary)
+        words, fits, loops, _ = (of_part(part, outcomes) for part in TASKS)
+        made, axes = figures.figure(4, 20, 5, self.summary)
         looks = {name: figures.line(number) for number, name in enumerate(NAMES)}
         for outcome in words:
             ranks = {dim: x["ranks"] for dim, x in _by_dim(outcome).items()}
@@ -129,14 +136,17 @@ class Expressivity(Study):
         for outcome in fits:
             errors = {dim: x["area"] for dim, x in _by_dim(outcome).items()}
             _draw_line(axes[1], looks[outcome.plan.model], outcome.plan.model, errors)
-        _draw_blocks(axes[2], words)
-        titles = ("independent words", "error of the Lévy area", "distance from orthonormal words")
-        for axis, title, x in zip(axes, titles, ("dim", "dim", "block size"), strict=True):
-            figures.label(axis, title=title, x=x)
+        for outcome in loops:
+            errors = {dim: x["alternating"] for dim, x in _by_dim(outcome).items()}
+            _draw_line(axes[2], looks[outcome.plan.model], outcome.plan.model, errors)
+        _draw_blocks(axes[3], words)
+        for axis, title in zip(axes, TITLES, strict=True):
+            figures.label(axis, title=title, x="block size" if axis is axes[3] else "dim")
             figures.logarithmic(axis, "x")
             figures.logarithmic(axis, "y")
         figures.legend(axes[1], outside=True)
         figures.legend(axes[2])
+        figures.legend(axes[3])
         figures.write(made, path)
 
 
@@ -223,12 +233,37 @@ def _fit_table(functional: str, outcomes: Sequence[Outcome]) -> Table:
     return Table(f"Read-outs: {NAMED[functional]}", columns, tuple(rows), note)
 
 
+TITLES = (
+    "independent words",
+    "error of the Lévy area",
+    "error of the alternating integral",
+    "distance from orthonormal words",
+)
 NAMED = {
     "product": "the product x y at the end, which needs no order",
     "area": "the Lévy area of x and y",
     "integral": "the iterated integral of dx dy dx",
     "area²": "the Lévy area squared",
 }
+
+
+def _loop_table(outcomes: Sequence[Outcome]) -> Table:
+    dims = _dims(outcomes)
+    rows = [
+        (
+            x.plan.model,
+            functional,
+            *(_shown(_by_dim(x).get(dim, {}).get(functional)) for dim in dims),
+        )
+        for functional in LOOP_FUNCTIONALS
+        for x in outcomes
+    ]
+    note = (
+        "Errors as above, on closed paths in four channels: an area, the product of two, and the "
+        "alternating iterated integral, the Pfaffian of all areas, which blocks of 2 lack."
+    )
+    columns = ("structure", "functional", *(f"dim {x}" for x in dims))
+    return Table("Read-outs: what blocks of 2 are blind to", columns, tuple(rows), note)
 
 
 def _block_table(words: Sequence[Outcome], fits: Sequence[Outcome]) -> Table:

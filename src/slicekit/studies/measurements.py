@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slicekit.studies import group_actions, path_fits, scan_race, word_ranks
+from slicekit.studies import group_actions, loop_fits, path_fits, scan_race, word_ranks
 from slicekit.studies.plans import Outcome, Plan
 
 MEASURED = "measured"
@@ -14,6 +14,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], tuple[int, dict[str, Any]]]] = {
     "scan-costs": scan_race.measure,
     "word-ranks": word_ranks.measure,
     "path-fits": path_fits.measure,
+    "loop-fits": loop_fits.measure,
     "group-actions": group_actions.measure,
 }
 """By the task of a plan: a number of parameters, and what was found."""

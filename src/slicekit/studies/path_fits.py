@@ -118,5 +118,5 @@ def errors_of(states: Tensor, targets: Tensor, fitted: int) -> list[float]:
         [turned @ (aims * (sizes / (sizes.square() + x * seen))[:, None]) for x in PENALTIES]
     ).sub(targets)
     best = missed[:, seen:fitted].square().mean(1).argmin(0)
-    errors = missed[:, fitted:].square().mean(1).sqrt()
+    errors = missed[:, fitted:].square().mean(1).sqrt() / targets[fitted:].std(0)
     return errors.gather(0, best[None])[0].tolist()
