@@ -17,7 +17,8 @@ def read(X, times=None) -> Cases:
 
 
 def same(found: Cases, expected: Cases) -> None:
-    torch.testing.assert_close(found.values, expected.values, rtol=0, atol=0, equal_nan=True)
+    own, others = found.observations, expected.observations
+    torch.testing.assert_close(own, others, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(found.lengths, expected.lengths)
 
 
@@ -25,7 +26,7 @@ def test_an_array_and_a_list_of_its_series_are_the_same() -> None:
     X, _ = waves(4)
     same(read(list(X)), read(X))
     same(read([x.tolist() for x in X]), read(X))
-    assert read(X).values.shape == (4, 20, 2)
+    assert read(X).padded()[0].shape == (4, 20, 2)
 
 
 def test_two_dimensions_are_series_of_one_channel() -> None:
@@ -47,7 +48,7 @@ def test_an_object_array_is_a_list() -> None:
 def test_gaps_stay_and_padding_is_zero() -> None:
     X, _, _ = ragged(6, gaps=0.4)
     cases = read(X)
-    for x, values, length in zip(X, cases.values, cases.lengths, strict=True):
+    for x, values, length in zip(X, cases.padded()[0], cases.lengths, strict=True):
         np.testing.assert_array_equal(values[:length].T, x)
         assert (values[length:] == 0).all()
 
@@ -163,3 +164,22 @@ def test_only_a_two_dimensional_fit_fixes_the_length() -> None:
     assert model.predict(X[:, :, :15]).shape == y.shape
     model.fit(X, y)
     assert not hasattr(model, "n_features_in_") and model.n_channels_in_ == 1
+
+
+def test_some_cases_are_those_that_were_asked_for() -> None:
+    X, times, _ = ragged(6, gaps=0.2)
+    whole = read(X, times)
+    some = torch.tensor([4, 0, 5])
+    same(whole.select(some), read([X[i] for i in some], [times[i] for i in some]))
+    halves = whole.prefix(0.5)
+    for x, half in zip(X, halves.lengths, strict=True):
+        assert half == max(1, round(0.5 * x.shape[1]))
+    same(halves, read([x[:, :n] for x, n in zip(X, halves.lengths, strict=True)]))
+
+
+def test_times_that_do_not_increase_are_named_with_their_series() -> None:
+    X, times, _ = ragged(3)
+    times[1] = times[1].copy()
+    times[1][2] = times[1][1]
+    with pytest.raises(ValueError, match=r"at position 2 of series 1 comes after"):
+        read(X, times)

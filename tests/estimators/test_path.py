@@ -7,15 +7,16 @@ import torch
 pytest.importorskip("sklearn")
 
 from slicekit.estimators import Ridge, SliceClassifier
-from slicekit.estimators.inputs import Cases
+from slicekit.estimators import path as path_room
+from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.path import Path
 
 
 def cases(values: np.ndarray, times: np.ndarray | None = None) -> Cases:
     """Of values (cases, length, channels)."""
     lengths = torch.full((len(values),), values.shape[1])
-    grid = None if times is None else torch.from_numpy(times)
-    return Cases(torch.from_numpy(values), lengths, grid)
+    clock = None if times is None else torch.from_numpy(times).flatten()
+    return Cases(torch.from_numpy(values).flatten(0, 1), lengths, clock)
 
 
 def test_a_line_is_the_same_path_wherever_it_is_observed() -> None:
@@ -76,3 +77,29 @@ def test_dropped_observations_change_little() -> None:
     model = SliceClassifier(solver=Ridge(groups=4), random_state=0)
     model.fit(series[:40], y[:40], times=times[:40])
     assert model.score(series[40:], y[40:], times=times[40:]) >= 0.9
+
+
+def test_paths_are_the_same_whether_all_are_held_or_read_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.RandomState(0)
+    X = [random.randn(2, n).cumsum(1) for n in random.randint(5, 300, 24)]
+    y = np.arange(24) % 3
+
+    def said() -> np.ndarray:
+        model = SliceClassifier(solver=Ridge(groups=2), random_state=0)
+        return model.fit(X, y).decision_function(X)
+
+    held = said()
+    monkeypatch.setattr(path_room, "HELD", 0)
+    np.testing.assert_allclose(said(), held, rtol=1e-4, atol=1e-4)
+
+
+def test_one_long_series_does_not_make_room_for_all_others() -> None:
+    random = np.random.RandomState(0)
+    X = [random.randn(1, n) for n in (60_000, *[20] * 600)]
+    y = np.arange(601) % 2
+    seen = read_cases(SliceClassifier(), X, reset=True)
+    assert seen.observations.numel() == 60_000 + 600 * 20
+    model = SliceClassifier(solver=Ridge(groups=1), random_state=0).fit(X, y)
+    assert model.predict(X[:3]).shape == (3,)

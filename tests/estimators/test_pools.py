@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("sklearn")
 
-from slicekit.estimators.blocks import Blocks, level_of
+from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.pools import (
     BandPool,
     CovariancePool,
@@ -19,6 +19,7 @@ from slicekit.estimators.pools import (
     RotationPool,
 )
 from slicekit.estimators.pools import filters as filters_module
+from slicekit.estimators.pools.base import Held, level_of
 from slicekit.estimators.readout import fit_readout, join, ridge
 
 LENGTHS = torch.tensor([90, 71, 1, 8, 33])
@@ -31,7 +32,7 @@ def series() -> torch.Tensor:
 def pools() -> dict[str, Pool]:
     random, x = np.random.default_rng(0), series()
     made: dict[str, Pool] = {
-        f"filters {d} {moves}": FilterPool.draw(0, d, moves, 2, x, LENGTHS, random)
+        f"filters {d} {moves}": FilterPool.draw(0, d, moves, 2, Held(x, LENGTHS), random)
         for d in (1, 8)
         for moves in (False, True)
     }
@@ -96,7 +97,7 @@ def test_a_level_holds_means_and_a_short_series_its_own() -> None:
 
 def test_a_path_that_comes_has_the_features_of_the_whole() -> None:
     x = series()
-    blocks = Blocks.draw(x, LENGTHS, 1, np.random.default_rng(0))
+    blocks = Blocks.draw(Held(x, LENGTHS), 1, np.random.default_rng(0))
     whole = blocks(x, LENGTHS)
     for case in (1, 2, 3):
         memory = None

@@ -21,9 +21,8 @@ from slicekit.estimators.pools import (
     Pool,
     RotationPool,
 )
-from slicekit.estimators.pools.base import octaves
+from slicekit.estimators.pools.base import Training, level_of, octaves
 from slicekit.estimators.pools.covariances import DELAYS
-from slicekit.paths import valid_mask
 
 OBSERVED = "means"
 """The block that shares of observed values belong to."""
@@ -72,11 +71,9 @@ class Blocks:
     pools: tuple[Pool, ...]
 
     @classmethod
-    def draw(
-        cls, x: Tensor, lengths: Tensor, groups: int | None, random: np.random.Generator
-    ) -> "Blocks":
-        """For paths (cases, channels, length) and their lengths; None chooses the groups."""
-        (cases, channels, _), length = x.shape, int(lengths.max())
+    def draw(cls, paths: Training, groups: int | None, random: np.random.Generator) -> "Blocks":
+        """For training paths; None chooses the groups."""
+        cases, channels, length = len(paths), paths.channels, int(paths.lengths.max())
         if groups is None:
             groups = GROUPS
             if cases > MANY:
@@ -84,18 +81,18 @@ class Blocks:
         pools: list[Pool] = []
         for octave in range(octaves(length)):
             level = max(0, octave - DIRECT)
-            seen = level_of(x, lengths, level)
             for moves in (False, True):
                 dilation = 2 ** min(octave, DIRECT)
-                pools.append(FilterPool.draw(level, dilation, moves, groups, *seen, random))
+                pools.append(FilterPool.draw(level, dilation, moves, groups, paths, random))
             pools.append(RotationPool.draw(octave, length, min(PARTS, length), channels, random))
         pools.append(MeanPool(length))
         some = torch.from_numpy(random.permutation(cases)[:SAMPLE])
+        sample = paths.read(some)
         shrink = 1 if cases <= SEVERAL else 2
         for block, delays, moves, most in _covariances(channels, length, shrink):
             pools.append(
                 CovariancePool.draw(
-                    block, channels, delays, moves, most, x[some], lengths[some], random
+                    block, channels, delays, moves, most, sample, paths.lengths[some], random
                 )
             )
         for octave in range(max(1, int(np.log2(max(2, length // 4))))):
@@ -147,24 +144,6 @@ class Blocks:
         groups = sum(p.mixes.shape[0] for p in self.pools if isinstance(p, FilterPool))
         filters = 8 * groups
         return max(1, AT_ONCE // (4 * channels * length + 20 * filters))
-
-
-def level_of(x: Tensor, lengths: Tensor, level: int) -> tuple[Tensor, Tensor]:
-    """Paths (cases, channels, length) on a level of their pyramid, and their lengths there."""
-    every = 2**level
-    if every == 1:
-        return x, lengths
-    count = x.shape[2] // every
-    means = (
-        x[:, :, : count * every].unflatten(2, (count, every)).mean(-1, dtype=torch.float64).float()
-    )
-    short = lengths < every
-    if bool(short.any()):
-        inside = x[short] * valid_mask(lengths[short], x.shape[2]).unsqueeze(1)
-        if count == 0:
-            means = x.new_zeros(*x.shape[:2], 1)
-        means[short, :, 0] = inside.sum(-1) / lengths[short, None]
-    return means, (lengths // every).clamp_min(1)
 
 
 def _mean(sums: list[Tensor] | tuple[Tensor, ...], level: int, count: int) -> Tensor:

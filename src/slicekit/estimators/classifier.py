@@ -85,7 +85,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         cases = read_cases(self, X, times, reset=True)
         check_no_missing(y)
         y = column_or_1d(y, warn=True)
-        check_consistent_length(cases.values, y)
+        check_consistent_length(cases.lengths, y)
         check_classification_targets(y)
         self.classes_, indices = np.unique(y, return_inverse=True)
         weights = self._weights(sample_weight, cases) * self._class_weights(y)[indices]
@@ -158,7 +158,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         """
         cases, found = self._read(X, times), {}
         y = column_or_1d(y)
-        check_consistent_length(cases.values, y)
+        check_consistent_length(cases.lengths, y)
         for share in shares:
             if not 0 < share <= 1:
                 raise ValueError(f"shares holds {share}; expected numbers in (0, 1]")

@@ -88,7 +88,7 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
     effects = (said[0] - said[1:]).reshape(channels, len(edges) - 1)
     clock = np.arange(length, dtype=float)
     if times is not None:
-        clock = estimator._read([values], [times]).times[0].numpy()
+        clock = estimator._read([values], [times]).clock.numpy()
     return Explanation(values, clock, edges, effects, label)
 
 

@@ -77,12 +77,10 @@ class Features:
 
 def _elements(preparation: Preparation, cases: Cases) -> Tensor:
     """(cases, length, channels), a few cases at once."""
-    length, times = cases.values.shape[1], cases.times
-    if times is None:
-        times = torch.arange(length, dtype=torch.float64).expand(len(cases), -1)
-    elements = torch.empty(len(cases), length, preparation.channels)
-    part = max(1, AT_ONCE // max(1, length * preparation.inputs))
-    for at in range(0, len(cases), part):
-        some = slice(at, at + part)
-        elements[some], _ = preparation.advance(cases.values[some], times[some], None)
+    length = cases.longest
+    elements = torch.zeros(len(cases), length, preparation.channels)
+    size = max(1, AT_ONCE // max(1, length * preparation.inputs))
+    for some in torch.arange(len(cases)).split(size):
+        part = cases.select(some)
+        elements[some, : part.longest], _ = preparation.advance(*part.padded(), None)
     return elements

@@ -2,6 +2,7 @@
 on they come last."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from torch import Tensor
 
 from slicekit.estimators.clocks import seconds
 from slicekit.estimators.containers import unpacked
-from slicekit.paths import pad, valid_mask
-from slicekit.paths.times import check_times
+from slicekit.paths import valid_mask
 
 # Options of scikit-learn's checks, whose annotations are narrower than what they take.
 REAL: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
@@ -21,18 +21,18 @@ REAL: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": 
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Series of one set.
+    """Series of one set, each at its own length.
 
     Args:
-        values: (cases, length, channels), floating; NaN where nothing was observed, zero past the
-            end of a case.
-        lengths: (cases,) int64, each at least 1.
-        times: (cases, length) float64, strictly increasing within each case; None is 0, 1, ...
+        observations: (total, channels), floating, those of the first case, then those of the
+            second, and so on; NaN where nothing was observed.
+        lengths: (cases,) int64, each at least 1; their sum is the total.
+        times: (total,) float64, strictly increasing within each case; None is 0, 1, ...
         flat: whether the user gave a 2-D array.
         dated: whether times are dates, in seconds since 1970.
     """
 
-    values: Tensor
+    observations: Tensor
     lengths: Tensor
     times: Tensor | None
     flat: bool = False
@@ -40,28 +40,65 @@ class Cases:
 
     def __len__(self) -> int:
         """How many there are."""
-        return self.values.shape[0]
+        return len(self.lengths)
 
     @property
     def channels(self) -> int:
         """Of every series."""
-        return self.values.shape[2]
+        return self.observations.shape[1]
 
-    def select(self, indices: Tensor | slice) -> "Cases":
-        """Some of the cases, cut to the longest of them."""
+    @property
+    def longest(self) -> int:
+        """The length of the longest."""
+        return int(self.lengths.max()) if len(self) else 0
+
+    @cached_property
+    def owners(self) -> Tensor:
+        """(total,) int64, the case of each observation."""
+        return torch.arange(len(self)).repeat_interleave(self.lengths)
+
+    @cached_property
+    def clock(self) -> Tensor:
+        """(total,) float64, the times, or the places within the cases."""
+        if self.times is not None:
+            return self.times
+        return (torch.arange(len(self.observations)) - self._starts[self.owners]).double()
+
+    @cached_property
+    def _starts(self) -> Tensor:
+        return self.lengths.cumsum(0) - self.lengths
+
+    def select(self, indices: Tensor) -> "Cases":
+        """Some of the cases, in that order."""
         lengths = self.lengths[indices]
-        longest = int(lengths.max()) if lengths.numel() else 0
-        times = None if self.times is None else self.times[indices][:, :longest]
-        return Cases(self.values[indices][:, :longest], lengths, times, self.flat, self.dated)
+        moved = self._starts[indices] - (lengths.cumsum(0) - lengths)
+        rows = torch.arange(int(lengths.sum())) + moved.repeat_interleave(lengths)
+        return self._at(rows, lengths)
 
     def prefix(self, share: float) -> "Cases":
         """The first observations of each case, so large a share of them, at least one."""
         lengths = (share * self.lengths).round().long().clamp_min(1)
-        longest = int(lengths.max())
-        valid = valid_mask(lengths, longest)
-        values = self.values[:, :longest].masked_fill(~valid.unsqueeze(-1), 0)
-        times = None if self.times is None else self.times[:, :longest].masked_fill(~valid, 0)
-        return Cases(values, lengths, times, self.flat, self.dated)
+        places = torch.arange(len(self.observations)) - self._starts[self.owners]
+        return self._at((places < lengths[self.owners]).nonzero().squeeze(1), lengths)
+
+    def _at(self, rows: Tensor, lengths: Tensor) -> "Cases":
+        times = None if self.times is None else self.times[rows]
+        return Cases(self.observations[rows], lengths, times, self.flat, self.dated)
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """All in one array: values (cases, longest, channels) and times (cases, longest).
+
+        Past the end of a case, both are zero.
+        """
+        return self._in_rows(self.observations), self._in_rows(self.clock.unsqueeze(1))[..., 0]
+
+    def _in_rows(self, x: Tensor) -> Tensor:
+        shape = (len(self), self.longest, x.shape[1])
+        if len(x) == shape[0] * shape[1]:
+            return x.reshape(shape)
+        found = x.new_zeros(shape)
+        found[valid_mask(self.lengths, self.longest)] = x
+        return found
 
 
 def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cases:
@@ -92,13 +129,14 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     X, times = _unpaired(X, times)
     series = _as_list(X)
     if series is not None:
-        values, lengths = _read_list(series)
+        observations, lengths = _read_list(series)
         flat = False
     else:
         values, flat = _read_array(estimator, X, reset)
+        observations = values.flatten(0, 1)
         lengths = torch.full((values.shape[0],), values.shape[1])
-    grid, dated = _read_times(times, values, lengths)
-    return Cases(values, lengths, grid, flat, dated)
+    clock, dated = _read_times(times, lengths)
+    return Cases(observations, lengths, clock, flat, dated)
 
 
 def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
@@ -158,8 +196,8 @@ def _read_list(series: list[Any]) -> tuple[Tensor, Tensor]:
                 "same channels in every series"
             )
         arrays.append(array)
-    dtype = np.result_type(*arrays)
-    return pad([_tensor(x.astype(dtype, copy=False)).t() for x in arrays])
+    observations = np.concatenate([x.T for x in arrays])
+    return torch.from_numpy(observations), torch.tensor([x.shape[1] for x in arrays])
 
 
 def _read_array(estimator: Any, X: Any, reset: bool) -> tuple[Tensor, bool]:
@@ -187,23 +225,42 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array if plain else array.copy())
 
 
-def _read_times(times: Any, values: Tensor, lengths: Tensor) -> tuple[Tensor | None, bool]:
-    """Times (cases, length) float64, and whether they are dates."""
+def _read_times(times: Any, lengths: Tensor) -> tuple[Tensor | None, bool]:
+    """Times (total,) float64, and whether they are dates."""
     if times is None:
         return None, False
-    cases, length = values.shape[:2]
     if isinstance(times, list | tuple) and all(_rank(t) == 1 for t in times):
-        grid, dated = _times_of_list(times, lengths)
+        clock, dated = _times_of_list(times, lengths)
     else:
         numbers, dated = seconds(times)
-        grid = torch.from_numpy(numbers.copy())
-        if grid.shape not in ((length,), (cases, length)):
+        cases, length = len(lengths), int(lengths.max())
+        if numbers.shape not in ((length,), (cases, length)):
             raise ValueError(
-                f"times has shape {tuple(grid.shape)}; expected ({length},), ({cases}, {length}) "
+                f"times has shape {numbers.shape}; expected ({length},), ({cases}, {length}) "
                 f"or a list of {cases} 1-D arrays"
             )
-    grid = check_times(grid, values, valid_mask(lengths, length)).expand(cases, length)
-    return torch.where(valid_mask(lengths, length), grid, 0.0), dated
+        grid = torch.from_numpy(numbers.copy()).expand(cases, length)
+        clock = grid[valid_mask(lengths, length)]
+    _check_increasing(clock, lengths)
+    return clock, dated
+
+
+def _check_increasing(clock: Tensor, lengths: Tensor) -> None:
+    """Raise ValueError unless times are finite, and increase strictly within each series."""
+    starts = lengths.cumsum(0) - lengths
+    late = torch.ones(len(clock), dtype=torch.bool)
+    late[1:] = clock[1:] > clock[:-1]
+    late[starts] = True
+    wrong = (~late | ~clock.isfinite()).nonzero()
+    if not len(wrong):
+        return
+    at = int(wrong[0])
+    case = int(torch.searchsorted(starts, at, right=True)) - 1
+    place = f"{clock[at].item()} at position {at - int(starts[case])} of series {case}"
+    if not clock[at].isfinite():
+        raise ValueError(f"times must increase strictly: {place} is not finite")
+    before = clock[at - 1].item()
+    raise ValueError(f"times must increase strictly: {place} comes after {before}")
 
 
 def _times_of_list(times: Any, lengths: Tensor) -> tuple[Tensor, bool]:
@@ -218,5 +275,4 @@ def _times_of_list(times: Any, lengths: Tensor) -> tuple[Tensor, bool]:
             raise ValueError(
                 f"times[{i}] holds {kinds[dated]}, times[0] {kinds[rows[0][1]]}; expected one kind"
             )
-    padded = pad([torch.from_numpy(row.copy())[:, None] for row, _ in rows])[0]
-    return padded.squeeze(-1), rows[0][1]
+    return torch.from_numpy(np.concatenate([row for row, _ in rows])), rows[0][1]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from slicekit.checks import check_shape
 from slicekit.estimators.inputs import Cases
+from slicekit.estimators.pools.base import Held, Training
 from slicekit.estimators.preparation import statistics
 from slicekit.paths import LastValue, valid_mask
 
@@ -31,8 +32,8 @@ TOGETHER = 0.25
 
 LONGEST = 2**40
 ROUNDING = 1e-6
-AT_ONCE = 2**22
-"""Values that are read at once, in float64."""
+AT_ONCE, HELD = 2**22, 2**27
+"""Values that are read at once, in float64, and that paths of a set may have, in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +96,9 @@ class Path:
         Raises:
             ValueError: if nothing was observed at all.
         """
-        valid = valid_mask(cases.lengths, cases.values.shape[1])
-        found = [statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
+        found = [statistics(x) for x in cases.observations.unbind(1)]
         centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
-        if bool((cases.values.isnan() | ~valid.unsqueeze(-1)).all()):
+        if bool(cases.observations.isnan().all()):
             raise ValueError("X holds NaN alone: nothing was observed in any series")
         step, origin, slack = _clock(cases)
         plain = cls(
@@ -144,28 +144,27 @@ class Path:
         """
         lengths = self.lengths(cases)
         path = torch.empty(len(cases), self.channels, int(lengths.max()))
-        part = max(1, AT_ONCE // max(1, self.channels * max(path.shape[2], cases.values.shape[1])))
-        for at in range(0, len(cases), part):
-            some = slice(at, at + part)
-            path[some] = self._read(cases.select(some), lengths[some], path.shape[2])
+        size = max(1, AT_ONCE // max(1, self.channels * max(path.shape[2], cases.longest)))
+        for some in torch.arange(len(cases)).split(size):
+            path[some] = self._read(cases.select(some), path.shape[2])
         return path, lengths
 
     def shares(self, cases: Cases) -> Tensor:
         """The share of rows in which each channel with gaps was observed, (cases, gaps)."""
-        valid = valid_mask(cases.lengths, cases.values.shape[1]).unsqueeze(-1)
-        known = (~cases.values[..., self.gaps].isnan() & valid).sum(1)
+        observed = ~cases.observations[:, self.gaps].isnan()
+        known = torch.zeros(len(cases), observed.shape[1], dtype=torch.int64)
+        known.index_add_(0, cases.owners, observed.long())
         return (known / cases.lengths[:, None]).float()
 
-    def _read(self, cases: Cases, lengths: Tensor, length: int) -> Tensor:
-        values = self._scaled(cases.values)
+    def _read(self, cases: Cases, length: int) -> Tensor:
+        values, times = cases.padded()
         rows = values.shape[1]
-        empty = _empty(cases)
+        past = ~valid_mask(cases.lengths, rows)
+        empty = values.isnan().all(-1) | past
         before = torch.zeros(len(cases), 1, self.channels)
-        values = LastValue().fill(torch.cat([before, values], 1))[:, 1:].mT
-        inside = valid_mask(cases.lengths, rows)
-        if cases.times is None and not bool((empty & inside).any()):
+        values = LastValue().fill(torch.cat([before, self._scaled(values)], 1))[:, 1:].mT
+        if cases.times is None and not bool((empty & ~past).any()):
             return torch.nn.functional.pad(values, (0, length - rows))
-        times = _times(cases)
         order = empty.long().argsort(dim=1, stable=True)
         count = (~empty).sum(1).clamp_min(1)
         times = times.gather(1, order).masked_fill(~valid_mask(count, rows), torch.inf)
@@ -230,23 +229,36 @@ class Path:
         return torch.where((late >= 0) & (late <= self.slack), self.origin, first)
 
 
-def _times(cases: Cases) -> Tensor:
-    if cases.times is not None:
-        return cases.times
-    return torch.arange(cases.values.shape[1], dtype=torch.float64).expand(len(cases), -1)
+def training_paths(path: Path, cases: Cases) -> Training:
+    """The paths of a set: in memory, or read when they are asked for where all would be too many.
+
+    Args:
+        path: how series are read.
+        cases: the series.
+    """
+    size = len(cases) * path.channels * int(path.lengths(cases).max())
+    return Held(*path(cases)) if size <= HELD else _Asked(path, cases)
 
 
-def _empty(cases: Cases) -> Tensor:
-    """(cases, rows), where nothing was observed."""
-    return cases.values.isnan().all(-1) | ~valid_mask(cases.lengths, cases.values.shape[1])
+class _Asked(Training):
+    """Paths that are read when they are asked for."""
+
+    def __init__(self, path: Path, cases: Cases) -> None:
+        self._path, self._cases = path, cases
+        self.channels, self.lengths = path.channels, path.lengths(cases)
+
+    def read(self, indices: Tensor) -> Tensor:
+        return self._path(self._cases.select(indices))[0]
 
 
 def _ends(cases: Cases) -> tuple[Tensor, Tensor, Tensor]:
     """First and last times with an observation, (cases,) each, and whether there is one."""
-    times, empty = _times(cases), _empty(cases)
-    first = times.masked_fill(empty, torch.inf).amin(1)
-    last = times.masked_fill(empty, -torch.inf).amax(1)
-    seen = ~empty.all(1)
+    known = ~cases.observations.isnan().all(-1)
+    owners, times = cases.owners[known], cases.clock[known]
+    ends = torch.full((2, len(cases)), torch.inf, dtype=torch.float64)
+    first = ends[0].scatter_reduce(0, owners, times, "amin")
+    last = (-ends[1]).scatter_reduce(0, owners, times, "amax")
+    seen = first.isfinite()
     return torch.where(seen, first, 0.0), torch.where(seen, last, 0.0), seen
 
 
@@ -256,15 +268,14 @@ def _clock(cases: Cases) -> tuple[float, float | None, float]:
         return 1.0, 0.0, torch.inf
     first, last, seen = _ends(cases)
     duration = (last - first).max().item()
-    valid = valid_mask(cases.lengths, cases.times.shape[1])
-    steps = torch.diff(cases.times, dim=1)[valid[:, 1:]]
+    steps = torch.diff(cases.times)[torch.diff(cases.owners) == 0]
     if steps.numel() == 0 or duration == 0:
         return 1.0, None, 0.0
     fine = steps.kthvalue(1 + int(FINE * (len(steps) - 1))).values.item()
     usual = steps.median().item()
     if bool(((steps - usual).abs() <= REGULAR * usual).all()):
         fine = steps.mean().item()
-    most = DENSER * int(cases.lengths.max())
+    most = DENSER * cases.longest
     step = max(fine, duration / most)
     starts = first[seen]
     if (starts.max() - starts.min()).item() <= TOGETHER * duration:

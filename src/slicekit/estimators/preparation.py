@@ -20,7 +20,7 @@ from torch import Tensor
 
 from slicekit.checks import check_positive, check_shape
 from slicekit.estimators.inputs import Cases
-from slicekit.paths import LastValue, valid_mask
+from slicekit.paths import LastValue
 
 CLIP = 5.0
 CLOCK = 2.0
@@ -81,10 +81,9 @@ class Preparation:
 
         A channel that is constant or never observed becomes zero.
         """
-        valid = valid_mask(cases.lengths, cases.values.shape[1])
-        found = [statistics(cases.values[..., i][valid]) for i in range(cases.channels)]
+        found = [statistics(x) for x in cases.observations.unbind(1)]
         centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
-        duration, step = _clock(cases, valid)
+        duration, step = _clock(cases)
         return cls(
             torch.tensor(centre, dtype=torch.float64),
             torch.tensor(spread, dtype=torch.float64),
@@ -156,13 +155,13 @@ def moments(known: Tensor) -> tuple[float, float]:
     return (known / size).mean().item() * size, spread * size
 
 
-def _clock(cases: Cases, valid: Tensor) -> tuple[float, float | None]:
+def _clock(cases: Cases) -> tuple[float, float | None]:
     """The longest duration, and the usual step where steps differ."""
     if cases.times is None:
-        return float(max(1, int(cases.lengths.max()) - 1)), None
-    last = cases.times.gather(1, (cases.lengths - 1)[:, None]).squeeze(1)
-    duration = (last - cases.times[:, 0]).max().item()
-    steps = torch.diff(cases.times, dim=1)[valid[:, 1:]]
+        return float(max(1, cases.longest - 1)), None
+    ends = cases.lengths.cumsum(0)
+    duration = (cases.times[ends - 1] - cases.times[ends - cases.lengths]).max().item()
+    steps = torch.diff(cases.times)[torch.diff(cases.owners) == 0]
     if steps.numel() == 0:
         return 1.0, None
     usual = steps.median().item()

@@ -132,19 +132,22 @@ def ridge(
     return weight, mean - centre @ weight, penalty, left_out
 
 
-def join(left_out: Sequence[Tensor], targets: Tensor, weights: Tensor) -> Tensor:
+def join(
+    left_out: Sequence[Tensor], targets: Tensor, weights: Tensor, shrink: float = SHRINK
+) -> Tensor:
     """Weights of blocks, not negative and summing to 1.
 
     Args:
         left_out: of each block (cases, outputs), predictions for cases that were left out.
         targets: (cases, outputs).
         weights: (cases,) with mean 1.
+        shrink: how many cases speak for equal weights.
 
     Returns:
         (blocks,) float64, with the smallest squared error on those cases, drawn to equal ones.
     """
     count, root = len(left_out), weights.sqrt().unsqueeze(1)
-    pull = float(SHRINK * targets.shape[1]) ** 0.5
+    pull = float(shrink * targets.shape[1]) ** 0.5
     said = torch.stack([(x * root).flatten() for x in left_out], 1).numpy()
     rows = np.vstack([said, pull * np.eye(count)])
     wanted = np.concatenate([(targets * root).flatten().numpy(), np.full(count, pull / count)])

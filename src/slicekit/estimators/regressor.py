@@ -73,7 +73,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         cases = read_cases(self, X, times, reset=True)
         real: Any = np.float64
         y = check_array(y, ensure_2d=False, dtype=real, input_name="y")
-        check_consistent_length(cases.values, y)
+        check_consistent_length(cases.lengths, y)
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
         spread = y.std(0)

@@ -1,6 +1,6 @@
 """The model of `Ridge`: paths, blocks of features, and a read-out of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ from torch import Tensor
 from slicekit.estimators.blocks import OBSERVED, Blocks, StepMemory
 from slicekit.estimators.inputs import Cases
 from slicekit.estimators.model import History, Model, Problem
-from slicekit.estimators.path import Path, Trace
+from slicekit.estimators.path import Path, Trace, training_paths
 from slicekit.estimators.readout import Readout, fit_readout, join, sharpness
 from slicekit.estimators.watching import Progress
+from slicekit.paths import alike
 from slicekit.training.seeds import derived_seed
 
 
@@ -74,8 +75,8 @@ class Stacked(Model):
         """Of whole series: (members, cases, outputs)."""
         found = []
         for member in self.members:
-            parts = [member(x) for x in looks(self.path, member.blocks, cases, threads)]
-            found.append(torch.cat(parts))
+            seen = looks(self.path, member.blocks, cases, threads)
+            found.append(in_order([(some, member(x)) for some, x in seen]))
         return torch.stack(found)
 
     def advance(self, values: Tensor, times: Tensor, memory: Any) -> tuple[Tensor, Any]:
@@ -113,12 +114,22 @@ def observed(features: dict[str, Tensor], shares: Tensor) -> dict[str, Tensor]:
     return features | {OBSERVED: torch.cat([features[OBSERVED], shares], 1)}
 
 
-def looks(path: Path, blocks: Blocks, cases: Cases, threads: int) -> Iterator[dict[str, Tensor]]:
-    """The features of all cases, a few cases at once."""
-    length = max(cases.values.shape[1], int(path.lengths(cases).max()))
-    for some in torch.arange(len(cases)).split(blocks.at_once(path.channels, length)):
-        part = cases.select(some)
-        yield observed(blocks(*path(part), threads), path.shares(part))
+def looks(
+    path: Path, blocks: Blocks, cases: Cases, threads: int
+) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """The features of all cases, a few of similar lengths at once, and which cases they are."""
+    lengths = torch.maximum(cases.lengths, path.lengths(cases))
+    for group in alike(lengths):
+        size = blocks.at_once(path.channels, int(lengths[group].max()))
+        for some in group.split(size):
+            part = cases.select(some)
+            yield some, observed(blocks(*path(part), threads), path.shares(part))
+
+
+def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """What was found of some cases at a time, (some, ...) each, in the order of the cases."""
+    order = torch.cat([some for some, _ in parts])
+    return torch.cat([x for _, x in parts])[order.argsort()]
 
 
 def fit_stacked(groups: int | None, members: int, problem: Problem) -> Stacked:
@@ -149,7 +160,7 @@ def _fit_member(
     random: np.random.Generator,
     progress: Progress,
 ) -> tuple[Member, History]:
-    blocks = Blocks.draw(*path(problem.cases), groups, random)
+    blocks = Blocks.draw(training_paths(path, problem.cases), groups, random)
     features = _all_features(path, blocks, problem, progress)
     readouts, left_out = {}, []
     for name in list(features):
@@ -170,13 +181,11 @@ def _all_features(
     path: Path, blocks: Blocks, problem: Problem, progress: Progress
 ) -> dict[str, Tensor]:
     """Those of all training cases, in one array for each block."""
-    count, at, found = len(problem.cases), 0, {}
-    for features in looks(path, blocks, problem.cases, problem.threads):
+    count, found = len(problem.cases), {}
+    for some, features in looks(path, blocks, problem.cases, problem.threads):
         for name, x in features.items():
             if name not in found:
                 found[name] = torch.empty(count, x.shape[1])
-            found[name][at : at + len(x)] = x
-        size = len(next(iter(features.values())))
-        progress.tell("features", size / count)
-        at += size
+            found[name][some] = x
+        progress.tell("features", len(some) / count)
     return found

@@ -215,9 +215,9 @@ def _try(estimator: Any) -> None:
     model: Model = estimator.model_
     if model.channels != estimator.n_channels_in_:
         raise ValueError(f"it has {model.channels} channels, not {estimator.n_channels_in_}")
-    values = torch.zeros(1, 1, model.channels, dtype=torch.float64)
+    values = torch.zeros(1, model.channels, dtype=torch.float64)
     origin = model.path.origin if isinstance(model, Stacked) else None
-    times = torch.tensor([[origin or 0.0]], dtype=torch.float64)
+    times = torch.tensor([origin or 0.0], dtype=torch.float64)
     with torch.inference_mode():
         outputs = model.outputs(Cases(values, torch.tensor([1]), times), 1)
     answers = getattr(estimator, "classes_", None)

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.inputs import Cases, read_cases
-from slicekit.estimators.path import Path
+from slicekit.estimators.path import Path, training_paths
 from slicekit.estimators.solvers import check_whole, threads
-from slicekit.estimators.stacked import looks
+from slicekit.estimators.stacked import in_order, looks
 
 
 class SliceTransformer(TransformerMixin, BaseEstimator):
@@ -70,8 +70,8 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
         self._path = Path.fit(cases)
         groups = None if self.groups is None else int(self.groups)
         random = np.random.default_rng(seed)
-        self._drawn = Blocks.draw(*self._path(cases), groups, random)
-        first = next(self._look(cases.select(torch.arange(1))))
+        self._drawn = Blocks.draw(training_paths(self._path, cases), groups, random)
+        _, first = next(self._look(cases.select(torch.arange(1))))
         self.blocks_ = {name: x.shape[1] for name, x in first.items()}
         return self
 
@@ -87,8 +87,8 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
             raise ValueError(f"times is missing; this {name} was fitted with times")
         if cases.times is not None and cases.dated != self.dated_:
             raise ValueError("times holds dates or numbers, but not as in fit; expected the same")
-        parts = [torch.cat(list(x.values()), 1) for x in self._look(cases)]
-        return torch.cat(parts).numpy()
+        parts = [(some, torch.cat(list(x.values()), 1)) for some, x in self._look(cases)]
+        return in_order(parts).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Block and number of each feature."""

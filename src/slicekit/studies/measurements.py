@@ -4,7 +4,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slicekit.studies import group_actions, loop_fits, path_fits, scan_race, word_ranks
+from slicekit.studies import (
+    group_actions,
+    loop_fits,
+    path_fits,
+    scan_race,
+    settings_race,
+    word_ranks,
+)
 from slicekit.studies.plans import Outcome, Plan
 
 MEASURED = "measured"
@@ -16,6 +23,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], tuple[int, dict[str, Any]]]] = {
     "path-fits": path_fits.measure,
     "loop-fits": loop_fits.measure,
     "group-actions": group_actions.measure,
+    "estimator-settings": settings_race.measure,
 }
 """By the task of a plan: a number of parameters, and what was found."""
 

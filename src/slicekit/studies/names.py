@@ -2,6 +2,7 @@
 
 from slicekit.studies.a5_layers import A5Layers
 from slicekit.studies.a5_lengths import A5Lengths
+from slicekit.studies.estimator_settings import EstimatorSettings
 from slicekit.studies.expressivity import Expressivity
 from slicekit.studies.languages import Languages
 from slicekit.studies.over_sampling import OverSampling
@@ -16,7 +17,7 @@ STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *(A5Layers(), A5Lengths(), WordProblems(), Languages(), UEA(), ScanCosts()),
-        *(OverSampling(), Stacking(), Expressivity()),
+        *(OverSampling(), Stacking(), Expressivity(), EstimatorSettings()),
     )
 }
 """The named studies, in the order to list them in."""
@@ -32,7 +33,7 @@ def make(name: str) -> Study:
     Traceback (most recent call last):
     ValueError: unknown study 'a5-lenghts', did you mean 'a5-lengths'? Choose from a5-layers, \
 a5-lengths, word-problems, languages, uea, scan-costs, over-sampling, stacking, \
-expressivity
+expressivity, estimator-settings
     """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)

@@ -48,6 +48,77 @@ class Pool(ABC):
         """What the sums say."""
 
 
+def level_of(x: Tensor, lengths: Tensor, level: int) -> tuple[Tensor, Tensor]:
+    """Paths (cases, channels, length) on a level of their pyramid, and their lengths there."""
+    every = 2**level
+    if every == 1:
+        return x, lengths
+    count = x.shape[2] // every
+    means = (
+        x[:, :, : count * every].unflatten(2, (count, every)).mean(-1, dtype=torch.float64).float()
+    )
+    short = lengths < every
+    if bool(short.any()):
+        inside = x[short] * valid_mask(lengths[short], x.shape[2]).unsqueeze(1)
+        if count == 0:
+            means = x.new_zeros(*x.shape[:2], 1)
+        means[short, :, 0] = inside.sum(-1) / lengths[short, None]
+    return means, (lengths // every).clamp_min(1)
+
+
+class Training(ABC):
+    """Training paths, from which pools are drawn.
+
+    Attributes:
+        channels: of all of them.
+        lengths: (cases,).
+    """
+
+    channels: int
+    lengths: Tensor
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.lengths)
+
+    @abstractmethod
+    def read(self, indices: Tensor) -> Tensor:
+        """Some of them: (chosen, channels, length)."""
+
+    def among(self, indices: Tensor, level: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Some paths on a level of their pyramid, those asked for among them.
+
+        Returns:
+            (some, channels, length), their lengths there, and the places of those asked for.
+        """
+        some, places = indices.unique(return_inverse=True)
+        return *level_of(self.read(some), self.lengths[some], level), places
+
+
+class Held(Training):
+    """Paths in memory.
+
+    Args:
+        x: (cases, channels, length).
+        lengths: (cases,).
+    """
+
+    def __init__(self, x: Tensor, lengths: Tensor) -> None:
+        """Keep them."""
+        self._x, self.channels, self.lengths = x, x.shape[1], lengths
+        self._levels: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Some of them."""
+        return self._x[indices]
+
+    def among(self, indices: Tensor, level: int) -> tuple[Tensor, Tensor, Tensor]:
+        """All of them; a level is made once for those who ask in turn."""
+        if level not in self._levels:
+            self._levels = {level: level_of(self._x, self.lengths, level)}
+        return *self._levels[level], indices
+
+
 def octaves(length: int) -> int:
     """How often a series of that length can be halved to still have eight elements, at least once.
 

@@ -25,6 +25,7 @@ from slicekit.estimators.pools.base import (
     Features,
     Memory,
     Pool,
+    Training,
     check_floats,
     check_level,
     draw_mixes,
@@ -84,15 +85,15 @@ class FilterPool(Pool):
         dilation: int,
         moves: bool,
         groups: int,
-        x: Tensor,
-        lengths: Tensor,
+        paths: Training,
         random: np.random.Generator,
     ) -> "FilterPool":
-        """Random filters, with thresholds from training series (cases, channels, length)."""
-        x = increments(x) if moves else x
-        mixes = draw_mixes(groups, x.shape[1], random)
+        """Random filters, with thresholds from training paths."""
+        mixes = draw_mixes(groups, paths.channels, random)
         weights = _draw_weights(groups, random)
-        cases = torch.from_numpy(random.integers(0, len(x), (groups, SAMPLE)))
+        cases = torch.from_numpy(random.integers(0, len(paths), (groups, SAMPLE)))
+        x, lengths, cases = paths.among(cases, level)
+        x = increments(x) if moves else x
         shares = torch.from_numpy(random.uniform(size=(groups, SAMPLE, PLACES)))
         times = (shares * lengths[cases].unsqueeze(-1)).long()
         taps = (times.unsqueeze(-1) - dilation * torch.arange(TAPS)).clamp_min(0)
