@@ -1,16 +1,16 @@
 """torch = JAX: every structure and flow, every scan and setting, values and gradients.
 
 Every structure and flow is met, and every pair of a scan and a setting; the whole product takes
-half an hour, and runs with SLICEKIT_EVERY=1.
+about twenty minutes, and runs with SLICEKIT_EVERY=1.
 """
 
 import os
-import warnings
 
 import pytest
 
 from slicekit.jax import Associative
 from tests.jax.twins import (
+    EVERY_FLOW,
     JAX_SCANS,
     has_kernel,
     in_torch,
@@ -19,7 +19,7 @@ from tests.jax.twins import (
     twin,
     with_gradients_in_jax,
 )
-from tests.market import FLOWS, STRUCTURES
+from tests.market import FLOWS, NONLINEAR, STRUCTURES
 from tests.scans.problems import SETTINGS, Problem, assert_near
 
 FLOWS_OF = [
@@ -35,6 +35,13 @@ PAIRS = [
 ]
 
 
+WINDOWED = [name for name in STRUCTURES if name not in (*NONLINEAR, "circulant")]
+"""Structures that have brackets."""
+
+ALONE = [pair for pair in PAIRS if SETTINGS[pair[1]].inputs == "none"]
+"""Scans and settings for windows, where affine inputs have no place."""
+
+
 def in_turn() -> list[tuple[str, str, str, str]]:
     """Cases that meet every structure and flow, and every pair, kernels also each of theirs."""
     found = []
@@ -42,7 +49,8 @@ def in_turn() -> list[tuple[str, str, str, str]]:
         flows = [f for f in FLOWS_OF if pairs[0][0] != "native" or has_kernel(*f)]
         turns = range(max(len(flows), len(pairs)))
         found += [(*flows[i % len(flows)], *pairs[i % len(pairs)]) for i in turns]
-    return found
+    turns = range(max(len(WINDOWED), len(ALONE)))
+    return found + [(WINDOWED[i % len(WINDOWED)], "windows", *ALONE[i % len(ALONE)]) for i in turns]
 
 
 if os.environ.get("SLICEKIT_EVERY") == "1":
@@ -51,28 +59,31 @@ if os.environ.get("SLICEKIT_EVERY") == "1":
         for flow in FLOWS_OF
         for pair in PAIRS
         if pair[0] != "native" or has_kernel(*flow)
-    ]
+    ] + [(name, "windows", *pair) for name in WINDOWED for pair in ALONE]
 else:
     CASES = in_turn()
 
 
 def test_the_cases_cover_every_structure_and_flow_and_every_scan_and_setting() -> None:
-    assert {case[:2] for case in CASES} == set(FLOWS_OF)
-    assert {case[2:] for case in CASES} == set(PAIRS)
+    windows = [case for case in CASES if case[1] == "windows"]
+    others = [case for case in CASES if case[1] != "windows"]
+    assert {case[:2] for case in others} == set(FLOWS_OF)
+    assert {case[2:] for case in others} == set(PAIRS)
+    assert {case[0] for case in windows} == set(WINDOWED)
+    assert {case[2:] for case in windows} == set(ALONE)
 
 
+@pytest.mark.filterwarnings("ignore:Associative.. composes", "ignore:LogODE")
 @pytest.mark.parametrize(("name", "flow", "scan", "setting"), CASES)
 def test_values_and_gradients_are_those_of_torch(
     name: str, flow: str, scan: str, setting: str
 ) -> None:
     need(scan)
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
-    own = twin(FLOWS[flow])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Associative.. composes")
-        actual = with_gradients_in_jax(
-            lambda leaves: solve_in_jax(problem, leaves, own, JAX_SCANS[scan]), problem.leaves
-        )
+    own = twin(EVERY_FLOW[flow])
+    actual = with_gradients_in_jax(
+        lambda leaves: solve_in_jax(problem, leaves, own, JAX_SCANS[scan]), problem.leaves
+    )
     assert_near(actual, in_torch(name, flow, setting), 1e-10)
 
 

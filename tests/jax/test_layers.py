@@ -11,12 +11,14 @@ import jax
 import numpy as np
 import pytest
 import torch
+from torch.func import functional_call
 
 import slicekit as sk
 import slicekit.jax as sj
 from slicekit.jax.serialisation import with_arrays
-from tests.jax.twins import array, twin
+from tests.jax.twins import twin, with_gradients_in_jax
 from tests.market import NONLINEAR, STRUCTURES
+from tests.scans.problems import assert_near, with_gradients
 
 CHANNELS, LENGTH, CUT = 3, 7, 4
 LENGTHS = [7, 3]
@@ -27,7 +29,7 @@ OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "projective": lambda k: {"projective": True},
     "learned": lambda k: {"initial": k.Learned(), "drive": k.Differences(0.5)},
     "exponential": lambda k: {"flow": k.Exponential(3)},
-    "windows": lambda k: {"flow": k.LogODE(1, 3)},
+    "windows": lambda k: {"flow": k.LogODE(1, 3, k.Exponential(3))},
     "deep windows": lambda k: {"flow": k.LogODE(2, 3)},
     "time windows": lambda k: {"flow": k.LogODE(2, k.Duration(0.06, **most(k)))},
 }
@@ -75,19 +77,38 @@ def held(state: Any) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore:LogODE")
 @pytest.mark.parametrize(("name", "option"), PAIRS)
 def test_a_layer_is_torch_s_whole_in_parts_and_stepwise(name: str, option: str) -> None:
+    """Values, and the gradients in the input and in every parameter."""
     torch.manual_seed(0)
     theirs = make(sk, STRUCTURES[name], option).double()
     ours = make(sj, twin(STRUCTURES[name]), option, key=jax.random.key(0))
-    ours = with_arrays(ours, {key: array(x) for key, x in theirs.state_dict().items()})
-    x = torch.randn(2, LENGTH, CHANNELS).double() * 0.5
-    with torch.no_grad():
-        want = everything(theirs, x, torch.tensor(LENGTHS))
-    found = jax.jit(lambda layer, x: everything(layer, x, np.array(LENGTHS)))(ours, array(x))
-    assert found.keys() == want.keys()
-    for key, value in want.items():
+    leaves = {key: x.detach() for key, x in theirs.state_dict().items()}
+    leaves["x"] = torch.randn(2, LENGTH, CHANNELS).double() * 0.5
+
+    def in_torch(given: Any) -> Any:
+        own = {f"layer.{key}": x for key, x in given.items() if key != "x"}
+        return functional_call(Everything(theirs), own, (given["x"],))
+
+    want = with_gradients(in_torch, leaves)
+    shapes = {key: x.shape[1] for key, x in want.items() if x.ndim > 2}
+
+    def in_jax(given: Any) -> Any:
+        own = {key: x for key, x in given.items() if key != "x"}
+        found = everything(with_arrays(ours, own), given["x"], np.array(LENGTHS))
         # How many windows there are is not known while tracing: there may be room for more.
-        own = found[key][:, : value.shape[1]] if value.ndim > 2 else found[key]
-        np.testing.assert_allclose(own, value, rtol=1e-10, atol=1e-12, err_msg=key)
+        return {key: x[:, : shapes[key]] if x.ndim > 2 else x for key, x in found.items()}
+
+    assert_near(with_gradients_in_jax(in_jax, leaves), want, 1e-10)
+
+
+class Everything(torch.nn.Module):
+    """What `everything` says of a layer, as a function of its parameters."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        return everything(self.layer, x, torch.tensor(LENGTHS))
 
 
 def test_every_structure_and_option_is_met() -> None:

@@ -5,9 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
 
 import slicekit.jax as sj
 
@@ -68,33 +66,3 @@ def test_half_precision_is_computed_in_single() -> None:
     assert h.dtype == jnp.bfloat16 and last.dtype == jnp.float32
     np.testing.assert_array_equal(h, want.astype(jnp.bfloat16))
     np.testing.assert_array_equal(last, end)
-
-
-@pytest.mark.skipif(jax.device_count() < 2, reason="one device")
-def test_a_sequence_may_lie_on_several_devices() -> None:
-    structure = sj.DirectSum(sj.BlockDiagonal(4, 2), sj.Diagonal(3))
-    parameters = structure.init(2, jax.random.key(0))
-    start = jnp.asarray(START[:, :7])
-    inputs = np.random.default_rng(2).normal(size=(2, 6, 7))
-    mesh = Mesh(np.array(jax.devices()[:2]), ("time",))
-    along, everywhere = PartitionSpec(None, "time"), PartitionSpec()
-
-    def run(scan: Any, steps: Array, inputs: Array) -> Any:
-        own = {name: x.astype(steps.dtype) for name, x in parameters.items()}
-        return sj.solve(structure, own, steps, start, scan=scan, inputs=inputs)
-
-    @jax.jit
-    def sharded(steps: Array, inputs: Array) -> Any:
-        scan = sj.Sharded("time")
-        return jax.shard_map(
-            lambda a, b: run(scan, a, b),
-            mesh=mesh,
-            in_specs=(along, along),
-            out_specs=(along, everywhere),
-            check_vma=False,
-        )(steps, inputs)
-
-    h, last = sharded(jnp.asarray(STEPS), jnp.asarray(inputs))
-    want, end = run(None, jnp.asarray(STEPS), jnp.asarray(inputs))
-    np.testing.assert_allclose(h, want, rtol=1e-12)
-    np.testing.assert_allclose(last, end, rtol=1e-12)

@@ -10,12 +10,17 @@ import pytest
 import torch
 from jax import Array
 
+import slicekit as sk
 import slicekit.jax as sj
+from slicekit.flows import Flow
 from slicekit.jax import native
 from slicekit.jax.scans import Scan
 from slicekit.jax.structures import BlockGenerator, Structure
 from tests.market import FLOWS, STRUCTURES
 from tests.scans.problems import SCANS, SETTINGS, Answers, Problem, with_gradients
+
+EVERY_FLOW = FLOWS | {"windows": sk.LogODE(2, 4)}
+"""The market's flows, and one whose step is a window."""
 
 JAX_SCANS: dict[str, Scan] = {
     "native": sj.Native(),
@@ -78,6 +83,7 @@ def twin(value: Any) -> Any:
     else:
         arguments = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
     positional = [twin(part) for part in arguments.pop("*", ())]
+    arguments |= {name: twin(x) for name, x in arguments.items() if isinstance(x, Flow)}
     return getattr(sj, type(value).__name__)(*positional, **arguments)
 
 
@@ -142,5 +148,5 @@ def in_torch(name: str, flow: str, setting: str) -> Answers:
     """Values and gradients of torch's reference scan."""
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
     return with_gradients(
-        lambda leaves: problem.solve(leaves, FLOWS[flow], SCANS["recurrent"]), problem.leaves
+        lambda leaves: problem.solve(leaves, EVERY_FLOW[flow], SCANS["recurrent"]), problem.leaves
     )

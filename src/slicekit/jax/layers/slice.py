@@ -30,7 +30,7 @@ from slicekit.jax.layers.initial_states import FirstInput, InitialState
 from slicekit.jax.layers.state import State, after, last_valid, nothing_after, prepend
 from slicekit.jax.paths import LieBasis, Tabulated, mask_past_end
 from slicekit.jax.paths.cutting import OpenWindow, cut, ends
-from slicekit.jax.scans import Projective, Scan, solve
+from slicekit.jax.scans import Projective, Scan, Sharded, solve
 from slicekit.jax.structures import Structure
 
 
@@ -121,6 +121,12 @@ class SLiCE(eqx.Module):
             raise ValueError(
                 "affine=True with LogODE(): an affine input has no place in a window's "
                 "log-signature"
+            )
+        if isinstance(scan, Sharded) and (isinstance(flow, LogODE) or not drive.pointwise):
+            what = f"flow={flow!r}" if isinstance(flow, LogODE) else f"drive={drive!r}"
+            raise ValueError(
+                f"scan={scan!r} with {what}: it needs elements that lie on another device; "
+                "expected a flow of single steps and a drive of single elements"
             )
         self.channels, self.structure = channels, structure
         self.drive, self.initial, self.flow, self.scan = drive, initial, flow, scan
@@ -325,6 +331,11 @@ class SLiCE(eqx.Module):
             if not self.projective:
                 return hidden, 0
             return Projective(hidden, state["log_norm"].astype(x.dtype)), 0
+        if isinstance(self.scan, Sharded) and self.initial.needs_first:
+            raise ValueError(
+                f"scan={self.scan!r} with initial={self.initial!r}: the first element of the "
+                "sequence lies on one device alone; expected Learned(), or a state to go on from"
+            )
         first = x.part(0, 1).dense()[:, 0] if isinstance(x, Tabulated) else x[:, 0]
         hidden = self.initial.start(_widened(self.start, x.dtype), first)
         skip = 0 if self.initial.drives_first else 1

@@ -71,25 +71,35 @@ class Source(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class FromIncrements(Source):
-    """Transitions are made from increments (length, batch, channels)."""
+class FromPath(Source):
+    """Transitions are made by a flow, from what its steps say of a path: (length, batch, ...)."""
 
     structure: Structure
     flow: Flow
     parameters: Parameters
-    increments: Array
+
+    @abstractmethod
+    def steps(self) -> Array:
+        """One array, whose first axis is time."""
 
     @property
     def length(self) -> int:  # type: ignore[override]
         """Number of steps."""
-        return self.increments.shape[0]
+        return self.steps().shape[0]
 
     @property
     def dim(self) -> int:  # type: ignore[override]
         """Size of the state."""
         return self.structure.dim
 
-    def steps(self) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class FromIncrements(FromPath):
+    """Transitions are made from increments (length, batch, channels)."""
+
+    increments: Array
+
+    def steps(self) -> Array:
         """The increments."""
         return self.increments
 
@@ -103,26 +113,13 @@ class FromIncrements(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class FromTokens(Source):
+class FromTokens(FromPath):
     """Transitions are made from rows of a table of increments, by an index (length, batch)."""
 
-    structure: Structure
-    flow: Flow
-    parameters: Parameters
     table: Array
     index: Array
 
-    @property
-    def length(self) -> int:  # type: ignore[override]
-        """Number of steps."""
-        return self.index.shape[0]
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """Size of the state."""
-        return self.structure.dim
-
-    def steps(self) -> Any:
+    def steps(self) -> Array:
         """The index."""
         return self.index
 

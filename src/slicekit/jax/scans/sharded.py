@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.flatten_util import ravel_pytree
 
 from slicekit.jax.scans.associative import closed, compose_all
 from slicekit.jax.scans.base import Recurrence, Scan, Solution, dense_inputs
@@ -40,7 +41,7 @@ class Sharded(Scan):
         source = recurrence.source
         transition = closed(source.transition(source.steps()))
         inputs = dense_inputs(recurrence.inputs)
-        gathered = lax.all_gather(compose_all(transition, inputs), self.axis)
+        gathered = self._gather(compose_all(transition, inputs))
 
         def onward(state: Any, shard: Any) -> Any:
             moved, driven = shard
@@ -52,3 +53,8 @@ class Sharded(Scan):
         own = jnp.take(starts, lax.axis_index(self.axis), axis=0)
         inner = choose(self.inner, recurrence)
         return inner.run(recurrence._replace(state=own))._replace(last=last)
+
+    def _gather(self, composed: Any) -> Any:
+        """The arrays of all shards, with the shards as a first axis, by one message."""
+        flat, unflatten = ravel_pytree(composed)
+        return jax.vmap(unflatten)(lax.all_gather(flat, self.axis))
