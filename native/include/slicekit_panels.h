@@ -41,6 +41,9 @@ typedef struct {
   int64_t restore;    /* steps after which SKEW blocks get their norms back; 0: never */
   int64_t threads;
   int64_t made;       /* whether `kept` holds the transitions before the forward pass, from another */
+  int64_t still;      /* 1: the first position drives nothing, and its state is the initial one */
+  double pace;        /* 0: increments are given; otherwise they are pace (1, values), and what is
+                         given are the values, with one channel less, and so are their gradients */
 
   const slicekit_part *part;
   const void *const *parameters; /* three for each part, null where it has fewer */

@@ -7,11 +7,22 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
-// Parameters in the order of the panels, for both directions of the products.
+// What stands in memory of a path: its increments, or the values of which they are pace (1, values).
+struct Path {
+  int64_t channels;
+  double pace;
+
+  int64_t clock() const { return pace ? 1 : 0; }             // channels that are not in memory
+  int64_t width() const { return channels - clock(); }       // and those that are
+  double scale() const { return pace ? pace : 1; }
+};
+
+// Parameters in the order of the panels, for both directions of the products: times the path's scale,
+// and backwards without its clock, which has no gradient.
 template <class Real>
 struct Packed {
   Real *forward;   // (feature panels, channels, LANES)
-  Real *backward;  // (channel groups, feature panels, LANES, LANES channels)
+  Real *backward;  // (channel groups of the width, feature panels, LANES, LANES channels)
   Real *rest;      // (channels that fill no group, feature panels, LANES)
 };
 
@@ -31,13 +42,13 @@ struct ChannelGroups {
 };
 
 template <class Real>
-inline Packed<Real> take_packed(const Layout &layout, int64_t channels, bool backward,
+inline Packed<Real> take_packed(const Layout &layout, const Path &path, bool backward,
                                 Workspace &workspace) {
   constexpr int64_t N = LANES<Real>;
   const int64_t features = layout.feature_panels * N;
-  Packed<Real> packed = {workspace.take<Real>(features * channels), nullptr, nullptr};
+  Packed<Real> packed = {workspace.take<Real>(features * path.channels), nullptr, nullptr};
   if (backward) {
-    const ChannelGroups<Real> channel(channels);
+    const ChannelGroups<Real> channel(path.width());
     packed.backward = workspace.take<Real>(features * N * channel.groups());
     packed.rest = workspace.take<Real>(features * channel.few);
   }
@@ -74,15 +85,18 @@ inline PanelColumns<Real> panel_columns(const Layout &layout, int64_t panel, boo
 
 template <class Real>
 SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel, int64_t panels,
-                       int64_t channels, const Packed<Real> &to) {
+                       const Path &path, const Packed<Real> &to) {
   constexpr int64_t N = LANES<Real>;
-  Real *rows = to.forward + panel * channels * N;
-  for (int64_t k = 0; k < channels; ++k) {
+  const Real scale = static_cast<Real>(path.scale());
+  Real *rows = to.forward + panel * path.channels * N;
+  for (int64_t k = 0; k < path.channels; ++k) {
     for (int64_t l = 0; l < N; ++l) {
-      rows[k * N + l] = from.at[l] ? from.at[l][k * from.stride[l]] : Real(0);
+      rows[k * N + l] = from.at[l] ? scale * from.at[l][k * from.stride[l]] : Real(0);
     }
   }
   if (!to.backward) return;
+  rows += path.clock() * N;
+  const int64_t channels = path.width();
   const ChannelGroups<Real> channel(channels);
   for (int64_t c = 0; c < channel.groups(); ++c) {
     Real *square = to.backward + (c * panels + panel) * N * N;
@@ -100,22 +114,32 @@ SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel,
   }
 }
 
-// Features of some rows from their increments (rows, channels).
+// Features of some rows from their increments or values (rows, width).
 template <class Real>
-SLICEKIT_NOINLINE void make_features(const Layout &layout, const Packed<Real> &packed, int64_t channels,
-                          int64_t rows, const Real *increments, const Panels<Real> &to) {
-  multiply<Real>(layout.feature_panels, {rows, 1, channels, increments, 0, channels, 1, packed.forward,
-                                         channels * LANES<Real>, to.at, to.row, to.panel, false});
+SLICEKIT_NOINLINE void make_features(const Layout &layout, const Packed<Real> &packed, const Path &path,
+                          int64_t rows, const Real *given, const Panels<Real> &to) {
+  constexpr int64_t N = LANES<Real>;
+  const int64_t width = path.width();
+  multiply<Real>(layout.feature_panels,
+                 {rows, 1, width, given, 0, width, 1, packed.forward + path.clock() * N,
+                  path.channels * N, to.at, to.row, to.panel, false,
+                  path.clock() ? packed.forward : nullptr});
 }
 
-// total (feature panels, channels, LANES) (+)= Σ_rows increments^T gradients, for some panels.
+// total (feature panels, channels, LANES) (+)= Σ_rows (1, given)^T gradients, for some panels.
 template <class Real>
-SLICEKIT_NOINLINE void add_parameter_gradients(int64_t panels, int64_t channels, int64_t rows,
-                                    const Real *increments, const Panels<Real> &gradients,
-                                    Real *total, bool add) {
+SLICEKIT_NOINLINE void add_parameter_gradients(int64_t panels, const Path &path, int64_t rows,
+                                    const Real *given, const Panels<Real> &gradients, Real *total,
+                                    bool add) {
   constexpr int64_t N = LANES<Real>;
-  multiply<Real>(panels, {channels, 1, rows, increments, 0, 1, channels, gradients.at,
-                          gradients.panel, total, N, channels * N, add});
+  const int64_t width = path.width(), apart = path.channels * N;
+  const Real one = 1;
+  if (path.clock()) {
+    multiply<Real>(panels, {1, 1, rows, &one, 0, 0, 0, gradients.at, gradients.panel, total, N, apart,
+                            add});
+  }
+  multiply<Real>(panels, {width, 1, rows, given, 0, 1, width, gradients.at, gradients.panel,
+                          total + path.clock() * N, N, apart, add});
 }
 
 // GROUPS full lane groups of channels of in_increments (rows, channels).
@@ -153,12 +177,12 @@ inline void pull_padded_group(const Layout &layout, const Real *packed, int64_t 
   }
 }
 
-// in_increments (rows, channels) = gradients · parameters^T.
+// in_increments (rows, width) = gradients · parameters^T.
 template <class Real>
-SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> &packed, int64_t channels,
+SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> &packed, const Path &path,
                             int64_t rows, const Panels<Real> &gradients, Real *in_increments) {
   constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
-  const int64_t panels = layout.feature_panels;
+  const int64_t panels = layout.feature_panels, channels = path.width();
   const ChannelGroups<Real> channel(channels);
   const Real *squares = packed.backward;
   each_tile_of_groups(channel.full, [&](auto groups, int64_t c) {

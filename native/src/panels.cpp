@@ -40,12 +40,26 @@ Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const Chunk
   return {at, chunk.rows() * LANES<Real>, LANES<Real>};
 }
 
+// The first position of a sequence, where it drives nothing: a transition, or a gradient, of zero.
+template <class Real>
+void keep_still(const Pass<Real> &pass, const Layout &layout, const Chunk &chunk,
+                const Panels<Real> &panels) {
+  if (!pass.q.still || chunk.first_step) return;
+  for (int64_t s = 0; s < chunk.sequences; ++s) {
+    for (int64_t p = 0; p < layout.panels; ++p) {
+      Real *lanes = panels.of(p, s * chunk.steps);
+      for (int64_t l = 0; l < LANES<Real>; ++l) lanes[l] = 0;
+    }
+  }
+}
+
 template <class Real>
 void make_chunk(const Pass<Real> &pass, int64_t split, const Chunk &chunk,
                 const Panels<Real> &panels, const Scratch<Real> &scratch) {
   const Layout &layout = pass.plan.layout[split];
-  make_features(layout, pass.packed[split], pass.q.channels, chunk.rows(),
-                pass.increments() + chunk.first_row() * pass.q.channels, panels);
+  make_features(layout, pass.packed[split], pass.path, chunk.rows(),
+                pass.increments(chunk.first_row()), panels);
+  keep_still(pass, layout, chunk, panels);
   pass.flow(layout, chunk.rows(), panels, scratch.flow);
 }
 
@@ -113,15 +127,15 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
       }
     }
     if (!q.in_parameters && !q.in_increments) continue;
+    keep_still(pass, layout, chunk, gradients);
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
-    const int64_t at = chunk.first_row() * q.channels;
     if (q.in_parameters) {
-      add_parameter_gradients(layout.feature_panels, q.channels, chunk.rows(),
-                              pass.increments() + at, gradients, total, true);
+      add_parameter_gradients(layout.feature_panels, pass.path, chunk.rows(),
+                              pass.increments(chunk.first_row()), gradients, total, true);
     }
     if (q.in_increments) {
-      pull_increments(layout, pass.packed[split], q.channels, chunk.rows(), gradients,
-                      in_increments + at);
+      pull_increments(layout, pass.packed[split], pass.path, chunk.rows(), gradients,
+                      in_increments + chunk.first_row() * pass.path.width());
     }
   }
 }
@@ -150,7 +164,7 @@ void add_partial_increments(const Pass<Real> &pass) {
   Real *total = static_cast<Real *>(q.in_increments);
   if (!total) return;
 #pragma omp for schedule(static)
-  for (int64_t i = 0; i < q.batch * q.length * q.channels; ++i) {
+  for (int64_t i = 0; i < q.batch * q.length * pass.path.width(); ++i) {
     for (int64_t s = 1; s < pass.plan.splits; ++s) total[i] += pass.partial[s][i];
   }
 }
@@ -173,8 +187,7 @@ void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
     Panels<Real> panels = rows_of_table(pass, pass.table);
     panels.at = panels.of(0, first);
-    make_features(layout, pass.packed[0], q.channels, rows, pass.increments() + first * q.channels,
-                  panels);
+    make_features(layout, pass.packed[0], pass.path, rows, pass.increments(first), panels);
     pass.flow(layout, rows, panels, scratch.flow);
   }
 }
@@ -248,16 +261,16 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     features.at = features.of(0, first);
     pass.pull_flow(layout, rows, features, own, scratch.flow);
     if (q.in_increments) {
-      pull_increments(layout, pass.packed[0], q.channels, rows, own,
-                      static_cast<Real *>(q.in_increments) + first * q.channels);
+      pull_increments(layout, pass.packed[0], pass.path, rows, own,
+                      static_cast<Real *>(q.in_increments) + first * pass.path.width());
     }
   }
 #pragma omp for schedule(static)
   for (int64_t p = 0; p < layout.feature_panels; p += TILE_GROUPS) {
     Panels<Real> own = gradients;
     own.at = own.of(p, 0);
-    add_parameter_gradients(least<int64_t>(TILE_GROUPS, layout.feature_panels - p), q.channels,
-                            q.vocabulary, pass.increments(), own,
+    add_parameter_gradients(least<int64_t>(TILE_GROUPS, layout.feature_panels - p), pass.path,
+                            q.vocabulary, pass.increments(0), own,
                             pass.totals[0] + p * q.channels * N, false);
   }
 }

@@ -39,6 +39,7 @@ inline int64_t product_columns(const slicekit_panels &q) {
 template <class Real>
 struct Pass {
   const slicekit_panels &q;
+  Path path;
   Plan plan;
   bool backward;
   Packed<Real> packed[MAX_SPLITS];
@@ -50,14 +51,17 @@ struct Pass {
   Workspace workspace;
 
   Pass(const slicekit_panels &problem, bool backward)
-      : q(problem), backward(backward), workspace(problem.workspace) {
+      : q(problem), path{q.channels, q.pace}, backward(backward), workspace(problem.workspace) {
     make_plan<Real>(q, plan);
     for (int64_t s = 0; s < plan.splits; ++s) take_split(s);
     table = in_table = in_panels = nullptr;
     if (q.vocabulary) take_table();
   }
 
-  const Real *increments() const { return static_cast<const Real *>(q.increments); }
+  // Increments, or values, from a row on.
+  const Real *increments(int64_t row) const {
+    return static_cast<const Real *>(q.increments) + row * path.width();
+  }
   bool apart() const { return q.kept || q.columns > 1; }
 
   void take_split(int64_t s) {
@@ -65,12 +69,12 @@ struct Pass {
     layout.direct &= q.columns == 1;
     layout.place = workspace.take<int32_t>(layout.dim);
     if (workspace.has_memory()) place_state(layout);
-    packed[s] = take_packed<Real>(layout, q.channels, backward, workspace);
+    packed[s] = take_packed<Real>(layout, path, backward, workspace);
     totals[s] = partial[s] = nullptr;
     if (!backward) return;
     const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
     totals[s] = workspace.take<Real>(numbers * (q.vocabulary ? 1 : plan.slots));
-    if (s > 0) partial[s] = workspace.take<Real>(q.batch * q.length * q.channels);
+    if (s > 0) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
   void take_table() {
@@ -116,7 +120,7 @@ struct Pass {
       for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
       const Layout &layout = plan.layout[s];
       pack_panel<Real>(panel_columns<Real>(layout, panel, false), panel, layout.feature_panels,
-                       q.channels, packed[s]);
+                       path, packed[s]);
     }
   }
 
@@ -124,6 +128,7 @@ struct Pass {
   void unpack() {
     constexpr int64_t N = LANES<Real>;
     const int64_t panels_of_all = all_feature_panels(), slots = q.vocabulary ? 1 : plan.slots;
+    const Real scale = static_cast<Real>(path.scale());
 #pragma omp for schedule(static)
     for (int64_t all = 0; all < panels_of_all; ++all) {
       int64_t s = 0, panel = all;
@@ -137,7 +142,7 @@ struct Pass {
           if (!to.at[l]) continue;
           Real total = from[l];
           for (int64_t slot = 1; slot < slots; ++slot) total += from[slot * apart + l];
-          to.at[l][k * to.stride[l]] = total;
+          to.at[l][k * to.stride[l]] = scale * total;
         }
       }
     }

@@ -1,5 +1,7 @@
 // The door to the fused recurrence: checks everything that is given, then calls the kernel.
 
+#include <cmath>
+
 #include "dispatch.hpp"
 #include "slicekit_panels.h"
 
@@ -47,6 +49,8 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->vocabulary < 0 || q->vocabulary > MOST) return SLICEKIT_BAD_SIZE;
   if (q->rescale < 0 || q->restore < 0) return SLICEKIT_BAD_OPTION;
   if (q->rescale && q->inputs && !q->product) return SLICEKIT_BAD_OPTION;
+  if (q->still < 0 || q->still > (q->vocabulary ? 0 : 1)) return SLICEKIT_BAD_OPTION;
+  if (!std::isfinite(q->pace) || (q->pace && q->channels < 2)) return SLICEKIT_BAD_OPTION;
   int64_t dim = 0;
   double features = 0;
   for (int64_t p = 0; p < q->parts; ++p) {

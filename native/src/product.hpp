@@ -8,6 +8,8 @@ namespace SLICEKIT_ISA {
 
 // c[r, g, :] (+)= Σ_{o, k} a[o, r, k] b[g, (o, k), :], where g counts lane groups of columns.
 //
+// Where there is a `start`, the sum starts from it: a lane group for each g, as far apart as b's.
+//
 // a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner. Of each group, b is contiguous, a
 // lane group for each (o, k), and c's rows are c_row apart; groups are b_group and c_group apart.
 template <class Real>
@@ -20,11 +22,13 @@ struct Product {
   Real *c;
   ptrdiff_t c_row, c_group;
   bool add;
+  const Real *start = nullptr;
 
   Product from_group(int64_t g) const {
     Product rest = *this;
     rest.b += g * b_group;
     rest.c += g * c_group;
+    if (start) rest.start += g * b_group;
     return rest;
   }
 };
@@ -45,7 +49,11 @@ SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
 #pragma GCC unroll 16
   for (int x = 0; x < HEIGHT; ++x) {
 #pragma GCC unroll 4
-    for (int n = 0; n < COLUMNS; ++n) total[x][n] = p.add ? load(c_at(x, n)) : zero<Real>();
+    for (int n = 0; n < COLUMNS; ++n) {
+      total[x][n] = p.add     ? load(c_at(x, n))
+                    : p.start ? load(p.start + n / VECTORS * b_group + n % VECTORS * W)
+                              : zero<Real>();
+    }
   }
   for (int64_t o = 0; o < p.outer; ++o) {
     const Real *a = p.a + o * p.a_outer + r * a_row;

@@ -56,6 +56,7 @@ class Operator:
         subject: the beginning of errors, such as "matrix_exponential gives".
         advice: what to do instead.
         leading: whether operands may have any further axes in front, which all of them share.
+        partial: whether `backward` takes None for the cotangent of a result that has none.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Operator:
     twins: dict[int, int] = field(default_factory=dict)
     advice: str = REVERSE
     leading: bool = False
+    partial: bool = False
 
     def __post_init__(self) -> None:
         """Register both operators."""
@@ -118,11 +120,15 @@ class Operator:
         settings: tuple,
         operands: Operands,
         results: Operands,
-        cotangents: list[Tensor],
+        cotangents: Operands,
         needed: list[bool],
+        blank: list[tuple],
     ) -> Sequence[Tensor | None]:
         """The gradients, without a tape."""
-        if _undisturbed((*operands, *cotangents)):
+        undisturbed = _undisturbed((*operands, *cotangents))
+        if not (undisturbed and self.partial):
+            cotangents = _filled(cotangents, blank, (*operands, *results))
+        if undisturbed:
             return self.backward(*settings, operands, results, cotangents, needed)
         return self.adjoint_op(*settings, list(operands), list(results), cotangents, needed)
 
@@ -147,26 +153,23 @@ class Operator:
         cut = count if self.reads is None else len(self.reads)
         operands = _place(tensors[:cut], self.reads, count)
         results = _place(tensors[cut:], self.keeps, length)
-        like = next(x for x in (*gradients, *tensors) if x is not None)
-        cotangents = [
-            like.new_zeros(shape, dtype=dtype) if g is None else g
-            for g, (shape, dtype) in zip(gradients, ctx.blank, strict=False)
-        ]
+        cotangents = gradients[: len(ctx.blank)]
         found: Sequence[Tensor | None]
         if torch.compiler.is_compiling():
             # A Function inside a Function's backward is more than torch.compile can trace.
             needed = [self._has_gradient(i, operands, results) for i in range(count)]
-            arguments = (list(operands), list(results), cotangents, needed)
+            whole = _filled(cotangents, ctx.blank, tensors)
+            arguments = (list(operands), list(results), whole, needed)
             found = self.adjoint_op(*settings, *arguments)
         else:
             needed = list(ctx.needs_input_grad[3:])
             if torch.is_grad_enabled():
-                sizes = count, length
+                sizes, whole = (count, length), _filled(cotangents, ctx.blank, tensors)
                 found = _Adjoint.apply(
-                    self.name, settings, needed, sizes, *operands, *results, *cotangents
+                    self.name, settings, needed, sizes, *operands, *results, *whole
                 )
             else:
-                found = self.run_back(settings, operands, results, cotangents, needed)
+                found = self.run_back(settings, operands, results, cotangents, needed, ctx.blank)
         return None, None, None, *(g if n else None for g, n in zip(found, needed, strict=True))
 
     def pull_again(self, ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple:
@@ -370,6 +373,15 @@ def _undisturbed(tensors: Operands) -> bool:
         if x is not None and (type(x) not in (Tensor, Parameter) or x.is_meta):
             return False
     return True
+
+
+def _filled(cotangents: Operands, blank: list[tuple], others: Operands) -> list[Tensor]:
+    """Cotangents, with zeros for those that are missing."""
+    like = next(x for x in (*cotangents, *others) if x is not None)
+    return [
+        like.new_zeros(shape, dtype=dtype) if g is None else g
+        for g, (shape, dtype) in zip(cotangents, blank, strict=True)
+    ]
 
 
 def _pick(tensors: Operands, places: tuple[int, ...] | None) -> Operands:

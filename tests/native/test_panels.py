@@ -393,3 +393,82 @@ def test_python_raises_what_the_kernels_refuse(part: Part, dim: int, status: int
 def test_python_raises_at_tokens_outside_the_table() -> None:
     with pytest.raises(RuntimeError, match="panels_forward was given an index outside its table"):
         panels(Part(Kind.BLOCKS, 6, 3), 6, token=4).forward(None)
+
+
+SPARED = ((Part(Kind.BLOCKS, 8, 4), (2, 4, 4)), (Part(Kind.BLOCKS, 8, 4, True), (2, 4, 4)))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(("batch", "length"), [(3, 9), (40, 5), (2, 400)])
+@pytest.mark.parametrize(("part", "shape"), SPARED, ids=["euler", "exponential"])
+def test_a_pace_and_a_still_position_equal_increments_that_are_written_down(
+    part: Part, shape: tuple[int, ...], batch: int, length: int, keep: bool
+) -> None:
+    pace, channels = 0.05, 17
+    parameters = (torch.randn(channels + 1, *shape, dtype=torch.float64) / 4,)
+    values = torch.randn(batch, length, channels, dtype=torch.float64)
+    path = torch.nn.functional.pad(pace * values, (1, 0), value=pace)
+    path[:, 0] = 0
+    state = torch.randn(batch, part.dim, 1, dtype=torch.float64)
+    spared = Panels((part,), parameters, values, None, state, None, 0, 0, pace, True)
+    kept = torch.full((spared.kept_numbers() * keep,), torch.nan, dtype=torch.float64)
+    kept = kept if kept.numel() else None
+    found, factors = spared.forward(kept)
+    written = Panels((part,), parameters, path, None, state, None, 0, 0)
+    expected, _ = written.forward(None)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    assert torch.equal(found[:, 0], state)
+    g, last = torch.randn_like(found), torch.zeros_like(state)
+    in_parameters, in_values, in_state, _ = spared.backward(found, factors, kept, g, None)
+    wanted, in_path, start, _ = written.backward(expected, factors, None, g, last)
+    in_path = pace * in_path[..., 1:]
+    in_path[:, 0] = 0
+    torch.testing.assert_close(in_parameters, wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(in_values, in_path, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(in_state, start, rtol=1e-10, atol=1e-12)
+
+
+def test_a_table_may_have_a_pace() -> None:
+    part, pace, index = Part(Kind.BLOCKS, 8, 4), 0.05, torch.tensor([[2, 0, 1], [1, 1, 2]])
+    parameters, values = (torch.randn(6, 2, 4, 4) / 4,), torch.randn(3, 5)
+    state = torch.randn(2, 8, 1)
+    table = torch.nn.functional.pad(pace * values, (1, 0), value=pace)
+    spared = Panels((part,), parameters, values, index, state, None, 0, 0, pace)
+    written = Panels((part,), parameters, table, index, state, None, 0, 0)
+    found, factors = spared.forward(None)
+    torch.testing.assert_close(found, written.forward(None)[0])
+    g = torch.randn_like(found)
+    in_parameters, in_values, *_ = spared.backward(found, factors, None, g, None)
+    wanted, in_table, *_ = written.backward(found, factors, None, g, None)
+    torch.testing.assert_close(in_parameters, wanted)
+    torch.testing.assert_close(in_values, pace * in_table[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "changes"),
+    [
+        (True, {"still": 1}),
+        (False, {"still": 2}),
+        (False, {"still": -1}),
+        (False, {"pace": float("nan")}),
+        (False, {"pace": 0.5, "channels": 1}),
+    ],
+)
+def test_paces_and_still_positions_that_make_no_sense(tokens: bool, changes: dict) -> None:
+    call = Call(tokens=tokens)
+    assert [call.run(name, **changes) for name in PASSES] == [BAD_OPTION] * 2
+    assert call.untouched()
+
+
+@pytest.mark.parametrize(
+    ("channels", "length", "keeps"), [(4, 8, False), (8, 8, True), (9, 9999, False)]
+)
+def test_transitions_that_are_soon_made_again_are_not_kept(
+    channels: int, length: int, keeps: bool
+) -> None:
+    path, state = torch.zeros(1, length, channels), torch.zeros(1, 128, 1)
+    part, parameters = Part(Kind.BLOCKS, 128, 4), (torch.zeros(channels, 32, 4, 4),)
+    panels = Panels((part,), parameters, path, None, state, None, 0, 0)
+    assert panels.kept_numbers() > 0
+    assert bool(panels.worth_keeping(2**40)) is keeps
+    assert panels.worth_keeping(0) == 0

@@ -21,9 +21,10 @@ from slicekit.checks import (
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
 from slicekit.layers.drives import Drive, TimeAndInput
+from slicekit.layers.fused import quick_pass
 from slicekit.layers.initial_states import FirstInput, InitialState
 from slicekit.layers.parameters import OwnedTensors
-from slicekit.layers.slice_checks import check_input, check_started, warn_if_exploded
+from slicekit.layers.slice_checks import check_input, check_started, in_range, warn_if_exploded
 from slicekit.layers.state import State, last_valid, nothing_after, prepend, without_steps
 from slicekit.layers.stepping import quick_step
 from slicekit.layers.windowed import Places, open_window, places, run_windows
@@ -146,6 +147,12 @@ class SLiCE(nn.Module):
             return_state, (h, state). Under `LogODE` the length is that of `output_lengths`, and an
             element for a window that is not over is provisional.
         """
+        quick = quick_pass(self, x, state, return_state) if lengths is None else None
+        if quick is not None:
+            h, *last = quick
+            if not in_range(h.detach().select(1, -1)):
+                warn_if_exploded(self, h.detach()[:, -1], h, stacklevel=4)
+            return (h, State({"hidden": last[0]})) if return_state else h
         states, final = self.trajectory(x, state, lengths)
         h = states.direction if isinstance(states, Projective) else states
         return (h, final) if return_state else h

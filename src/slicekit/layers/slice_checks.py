@@ -1,6 +1,7 @@
 """What a `SLiCE` refuses, and what it warns of."""
 
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -56,6 +57,17 @@ def check_started(layer: "SLiCE", state: State | None, lengths: Tensor) -> None:
             )
 
 
+def in_range(x: Tensor) -> bool:
+    """Whether the squares of all numbers are finite, and so is the norm after a layer."""
+    low, high = x.aminmax()  # NaN if one of them is
+    return max(-low.item(), high.item()) < _largest(x.dtype)
+
+
+@lru_cache
+def _largest(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).max ** 0.5
+
+
 def warn_if_exploded(
     layer: "SLiCE", last: Tensor, states: Tensor | None = None, stacklevel: int = 6
 ) -> None:
@@ -71,9 +83,9 @@ def warn_if_exploded(
     """
     if not concrete(last) or last.device.type != "cpu" or last.numel() == 0:
         return
-    largest = torch.finfo(last.dtype).max ** 0.5
-    if bool((last.abs() < largest).all()):
+    if in_range(last):
         return
+    largest = _largest(last.dtype)
     finite = bool(torch.isfinite(last).all())
     what = "so large that its square overflows" if finite else "no longer finite"
     where, smaller = "", "smaller increments"

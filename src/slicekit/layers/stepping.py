@@ -6,18 +6,17 @@ whose parts were exchanged since gets another plan, or goes the long way.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.nn.modules import module as modules
 
 from slicekit.choices import kernel_serves
 from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE, resolve
 from slicekit.layers.drives import TimeAndInput
-from slicekit.layers.parameters import OwnedTensors
+from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
 from slicekit.native import available
 from slicekit.native.arrays import fits
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
 
 Pieces = tuple[list[tuple[Kind, int, int, int]], list[tuple[str, ...]]]
-
-_TOLD = ("structure", "flow", "drive", "scan", "projective", "channels")
-_METHODS = ("trajectory", "_trajectory", "_start", "_increments", "_affine", "_final", "forward")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +65,11 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
-    tensors = _tensors(layer)
+    tensors = stored(layer, "A")
     own = layer.__dict__
     if tensors is None or layer._parameters.get("B") is not None or own.get("B") is not None:
         return None
-    told = [own.get(name) for name in _TOLD]
+    told = [own.get(name) for name in TOLD]
     key = [type(layer), x.shape, x.dtype, *map(id, told)]
     for p in tensors:
         key += p.data_ptr(), p.shape, p.dtype, p.is_contiguous(), p.is_neg()
@@ -86,31 +82,11 @@ def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
     return plan
 
 
-def _tensors(layer: "SLiCE") -> list[Tensor] | None:
-    """The layer's parameters, in the order of their names.
-
-    None where they are made anew at every call: pruned, parametrised or hooked.
-    """
-    held: Any = layer._modules.get("A")
-    if type(held) is not OwnedTensors or held._forward_hooks or held._forward_pre_hooks:
-        return None
-    if modules._global_forward_hooks or modules._global_forward_pre_hooks:
-        return None
-    found = []
-    for name in held._names:
-        x = held._parameters.get(name)
-        x = held._buffers.get(name) if x is None else x
-        if x is None or name in held.__dict__:
-            return None
-        found.append(x)
-    return found
-
-
 def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | None:
     drive, structure = layer.drive, layer.structure
     if not available() or type(drive) is not TimeAndInput or layer.scan is not None:
         return None
-    if isinstance(layer.flow, LogODE) or _changed(type(layer)):
+    if isinstance(layer.flow, LogODE) or changed(type(layer)):
         return None
     if layer.B is not None or layer.projective or x.dtype not in (torch.float32, torch.float64):
         return None
@@ -128,14 +104,6 @@ def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | N
     parts, names = pieces
     own = [tuple(tensors[name] for name in group) for group in names]
     return StepPlan(parts, own, x.shape[0], channels, drive.dt)
-
-
-def _changed(kind: "type[SLiCE]") -> bool:
-    """Whether a subclass has another way from input to state."""
-    from slicekit.layers.slice import SLiCE
-
-    ways = any(getattr(kind, name) is not getattr(SLiCE, name) for name in _METHODS)
-    return ways or any(hasattr(kind, name) for name in _TOLD)
 
 
 def _pieces(layer: "SLiCE", tensors: dict[str, Tensor]) -> Pieces | None:

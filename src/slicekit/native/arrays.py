@@ -15,6 +15,8 @@ Expected: TypeAlias = tuple[tuple[int, ...] | int, torch.dtype]
 
 def plain(x: Tensor) -> Tensor:
     """In memory as it reads: no transposition, conjugation or sign that is yet to be applied."""
+    if x.is_contiguous() and not x.is_neg() and not x.is_conj():
+        return x
     return x.resolve_conj().resolve_neg().contiguous()
 
 
@@ -45,7 +47,7 @@ def fits(x: Tensor, size: tuple[int, ...] | int, dtype: torch.dtype) -> bool:
         and x.layout is torch.strided
         and x.is_contiguous()
         and not x.is_neg()
-        and not x.is_conj()
+        and not (dtype.is_complex and x.is_conj())
     )
 
 

@@ -3,10 +3,10 @@
 A struct ends with `work`, the address of as many bytes as the kernel asks for, and `work_bytes`.
 """
 
-import ctypes
 from collections.abc import Mapping
 from ctypes import Structure, byref, c_int64, c_void_p
 from functools import lru_cache
+from threading import local
 from typing import Any
 
 import torch
@@ -44,6 +44,29 @@ def addresses(*names: str) -> list[tuple[str, Any]]:
 
 WORK = [*addresses("work"), *sizes("work_bytes")]
 """The last fields of a struct."""
+
+
+SMALL = 2**16
+"""Bytes of work space that a thread holds on to: asking for them takes longer than tiny kernels."""
+
+
+def _room(count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.uint8, device="cpu")
+
+
+class _Small(local):
+    """Work space of small calls, one for each thread: a call is over before the next begins."""
+
+    held: Tensor | None = None
+
+    def room(self, count: int) -> Tensor:
+        held = self.held
+        if held is None or held.numel() < count:
+            held = self.held = _room(count)
+        return held
+
+
+_small = _Small()
 
 
 class Task(Structure):
@@ -93,6 +116,8 @@ class Kernel:
     def run(self, way: str, task: Any, needed: int) -> None:
         """Run it with that much work space; the arrays are set."""
         name = f"slicekit_{self.name}_{way}"
-        work = torch.empty(needed, dtype=torch.uint8, device="cpu")
+        work = _small.room(needed) if needed <= SMALL else _room(needed)
         task.work, task.work_bytes = work.data_ptr(), needed
-        check(function(name)(ctypes.c_void_p(ctypes.addressof(task))), name)
+        status = function(name)(byref(task))
+        if status:
+            check(status, name)

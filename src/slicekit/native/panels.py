@@ -5,7 +5,7 @@ See native/include/slicekit_panels.h, which this mirrors.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, Structure, byref, c_void_p
+from ctypes import POINTER, Structure, byref, c_double, c_void_p
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -21,6 +21,10 @@ from slicekit.native.threads import threads
 MOST_PARTS = 256
 MOST_RANK = 256
 
+CACHED, FEWEST = 2**21, (8, 48)
+"""Channels from which on it is faster to keep transitions than to make them again: where a cache
+holds them, which are at most so many bytes then, and where none does."""
+
 KERNEL = Kernel("panels", "slicekit_panels_workspace", told=True)
 
 
@@ -31,7 +35,8 @@ class _Part(Structure):
 class _Problem(Structure):
     _fields_ = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "vocabulary", "parts"),
-        *sizes("rescale", "restore", "threads", "made"),
+        *sizes("rescale", "restore", "threads", "made", "still"),
+        ("pace", c_double),
         ("part", POINTER(_Part)),
         ("parameters", POINTER(c_void_p)),
         *addresses("increments", "index", "state", "inputs", "states", "factors", "kept"),
@@ -75,19 +80,22 @@ class Part:
         return (self.dim, *[self.dim * self.size] * (self.tensors - 1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen: that takes longer than the checks
 class Panels:
     """A problem, with plain tensors of one dtype on the CPU: each is checked before it is used.
 
     Attributes:
         parts: of the direct sum.
         parameters: theirs, in order, (channels, ...) each.
-        increments: (batch, length, channels), or the table (vocabulary, channels) with an index.
+        increments: (batch, length, channels), or the table (vocabulary, channels) with an index;
+            with a pace, values with one channel less.
         index: (batch, length) rows of the table, or None.
         state: (batch, dim, columns).
         inputs: (batch, length, dim, columns) or None.
         rescale: steps between two divisions of the state; 0 for none.
         restore: steps after which rotations get their norms back; 0 for never.
+        pace: if not 0, the increments are pace (1, values), which nobody writes down.
+        still: whether the first position drives nothing, so that its state is the initial one.
     """
 
     parts: tuple[Part, ...]
@@ -98,14 +106,16 @@ class Panels:
     inputs: Tensor | None
     rescale: int
     restore: int
+    pace: float = 0.0
+    still: bool = False
 
     @cached_property
     def plan(self) -> "Plan":
         """What follows from the sizes alone."""
         where = self.increments if self.index is None else self.index
-        made = sum(sum(p.numbers) for p in self.parts)
         # int: shapes may be symbolic where only sizes are asked for.
         batch, length, channels = map(int, (*where.shape[:2], self.increments.shape[-1]))
+        channels += bool(self.pace)
         _, dim, columns = self.state.shape
         loaded = library()
         return _plan(
@@ -113,7 +123,8 @@ class Panels:
             self.state.element_size(),
             *(batch, length, channels, int(dim), int(columns)),
             0 if self.index is None else int(self.increments.shape[0]),
-            *(self.rescale, self.restore, threads(batch * length * channels * made)),
+            *(self.rescale, self.restore, threads(batch * length * channels * _made(self.parts))),
+            *(self.pace, self.still),
             "" if loaded is None else loaded.isa,
         )
 
@@ -121,8 +132,12 @@ class Panels:
         plan = self.plan
         problem = _Problem.from_buffer_copy(plan.sizes)
         problem.parameters = self._pointers(self.parameters)
-        arrays = {"increments": self.increments, "index": self.index, "state": self.state}
-        fill(problem, plan.expected, {**arrays, "inputs": self.inputs})
+        arrays = {"increments": self.increments, "state": self.state}
+        if self.index is not None:
+            arrays["index"] = self.index
+        if self.inputs is not None:
+            arrays["inputs"] = self.inputs
+        fill(problem, plan.expected, arrays)
         return problem
 
     def _pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
@@ -137,6 +152,13 @@ class Panels:
     def kept_numbers(self) -> int:
         """How many numbers hold all transitions; 0 where they can't be kept."""
         return self.plan.kept()
+
+    def worth_keeping(self, limit: int) -> int:
+        """How many of them to keep within so many bytes: none where they are soon made again."""
+        plan = self.plan
+        numbers = plan.kept()
+        size = numbers * plan.sizes.real
+        return numbers if size <= limit and plan.sizes.channels >= FEWEST[size > CACHED] else 0
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """All transitions of each sequence as one, block by block; the state is not used.
@@ -174,8 +196,11 @@ class Panels:
         """
         plan, problem = self.plan, self._problem()
         states = self.state.new_empty(plan.expected["states"][0])
-        factors = self.state.new_ones(plan.expected["factors"][0])
-        fill(problem, plan.expected, {"states": states, "factors": factors})
+        blank = self.state.new_ones if self.rescale else self.state.new_empty
+        factors = blank(plan.expected["factors"][0])
+        fill(problem, plan.expected, {"states": states})
+        if self.rescale:
+            fill(problem, plan.expected, {"factors": factors})
         plan.keep(problem, kept)
         problem.made = int(made)
         KERNEL.run("forward", problem, plan.bytes("forward", problem))
@@ -187,14 +212,15 @@ class Panels:
         factors: Tensor,
         kept: Tensor | None,
         in_states: Tensor,
-        in_last: Tensor,
+        in_last: Tensor | None,
         wanted: bool = True,
         trained: bool = True,
     ) -> tuple[list[Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients of the parameters, the increments or table, the state and the inputs.
 
-        Each of the first two takes a third of the products. That of the increments is empty unless
-        it is wanted, and those of the parameters are unless these are trained.
+        Each of the first two takes a third of the products. That of the increments (with a pace: of
+        the values) is empty unless it is wanted, and those of the parameters are unless these are
+        trained. Without `in_last` nothing but the states has a gradient.
         """
         plan, problem = self.plan, self._problem()
         found = [torch.empty_like(x) if trained else x.new_empty(0) for x in self.parameters]
@@ -202,15 +228,15 @@ class Panels:
         in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
         plan.keep(problem, kept)
-        arrays = {
-            "states": states,
-            "factors": factors,
-            "in_states": in_states,
-            "in_last": in_last,
-            "in_increments": in_increments if wanted else None,
-            "in_state": in_state,
-            "in_inputs": in_inputs,
-        }
+        arrays = {"states": states, "in_states": in_states, "in_state": in_state}
+        if self.rescale:
+            arrays["factors"] = factors
+        if in_last is not None:
+            arrays["in_last"] = in_last
+        if wanted:
+            arrays["in_increments"] = in_increments
+        if in_inputs is not None:
+            arrays["in_inputs"] = in_inputs
         fill(problem, plan.expected, arrays)
         if trained:
             problem.in_parameters = self._pointers(found)
@@ -230,7 +256,7 @@ class Plan:
         parameters: the same of each part's parameters.
     """
 
-    def __init__(self, parts: tuple[Part, ...], **fields: int) -> None:
+    def __init__(self, parts: tuple[Part, ...], **fields: float) -> None:
         """Write it down for the kernel."""
         self._parts = (_Part * len(parts))(
             *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in parts)
@@ -245,7 +271,8 @@ class Plan:
     def _expected(self, dtype: torch.dtype) -> dict[str, Expected]:
         q = self.sizes
         state, factors = (q.batch, q.dim, q.columns), (0,)
-        path = (q.vocabulary, q.channels) if q.vocabulary else (q.batch, q.length, q.channels)
+        path = (q.vocabulary,) if q.vocabulary else (q.batch, q.length)
+        path = (*path, q.channels - bool(q.pace))
         states = (q.batch, q.length, q.dim, q.columns)
         if q.rescale:
             factors = (q.batch, -(-q.length // q.rescale), q.dim, q.columns)
@@ -302,6 +329,8 @@ def _plan(
     rescale: int,
     restore: int,
     team: int,
+    pace: float,
+    still: bool,
     isa: str,
 ) -> Plan:
     """The key is all that a plan depends on: the instruction set too, which may be changed."""
@@ -317,4 +346,12 @@ def _plan(
         rescale=rescale,
         restore=restore,
         threads=team,
+        pace=pace,
+        still=still,
     )
+
+
+@lru_cache(maxsize=256)
+def _made(parts: tuple[Part, ...]) -> int:
+    """Numbers that are made for a channel of a step."""
+    return sum(sum(part.numbers) for part in parts)

@@ -22,6 +22,7 @@ from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
+from slicekit.scans.fused import solve_at_once
 from slicekit.scans.inputs import Outer
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
@@ -110,6 +111,10 @@ def solve(
     check_length("increments", length)
     work = torch.float32 if path.dtype in HALF else path.dtype
     check_parameters(structure, parameters, channels, path, work)
+    if inputs is None and lengths is None and not isinstance(increments, Tabulated):
+        quick = solve_at_once(structure, flow, parameters, increments, initial_state, scan)
+        if quick is not None:
+            return quick
     parameters = computed(parameters)
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)

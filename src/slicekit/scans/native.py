@@ -32,6 +32,11 @@ class Native(Scan):
 
     keep: int | None = field(default=None, repr=False)
 
+    @property
+    def limit(self) -> int:
+        """How many bytes may be kept."""
+        return KEEP_BYTES if self.keep is None else self.keep
+
     def run(self, recurrence: Recurrence) -> Solution:
         """Run all steps.
 
@@ -45,7 +50,7 @@ class Native(Scan):
         obstacle = self.obstacle(recurrence)
         if obstacle is not None:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
-        return "native", recurrence, KEEP_BYTES if self.keep is None else self.keep
+        return "native", recurrence, self.limit
 
     def obstacle(self, recurrence: Recurrence) -> str | None:
         """No kernel for it, or no kernels at all, which is said aloud, once."""

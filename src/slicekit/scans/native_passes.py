@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ RESTORE_EVERY = 32
 """Steps after which rotations get their norm back: it costs a kernel less than `kernels.run`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NativePasses(PassShapes):
     """One recurrence, run by kernels.
 
@@ -36,6 +36,7 @@ class NativePasses(PassShapes):
         rescale: steps between two divisions of a projective state; 0 for a plain one.
     """
 
+    partial: ClassVar[bool] = True
     source: Source
     state: Tensor
     inputs: tuple[Tensor, ...]
@@ -90,14 +91,14 @@ class NativePasses(PassShapes):
         return self._engine.forward(keep)
 
     def backward(
-        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
     ) -> list[Tensor]:
         """Gradients of the source's tensors, the state, the inputs and the readout.
 
         That of the path is left out where it is not needed, and so are those of the parameters
         where none is.
         """
-        in_outputs, in_last = plain(in_outputs), plain(in_last)
+        in_outputs, in_last = plain(in_outputs), None if in_last is None else plain(in_last)
         kept = [plain(x) for x in saved]  # hooks on saved tensors may have moved them
         return self._engine.backward(kept, in_outputs, in_last, needed)
 
@@ -128,21 +129,23 @@ class _Made:
         if others:
             return 0
         passes = self.passes
-        if first.kernel == PANELS and self.index is not None:
+        if first.kernel == PANELS and self.index is None:
+            return self._only.worth_keeping(passes.size)
+        if first.kernel == PANELS:
             numbers = sum(self.source.parameters[name].numel() for name in first.bounded)
-        elif first.kernel == PANELS:
-            numbers = self._panels(first, passes.state, None, bound=False).kept_numbers()
         else:
             numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * passes.state.element_size() <= passes.size else 0
 
-    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None, bound: bool = True) -> Panels:
-        """The problem of a run; for its sizes alone parameters need not be bound."""
-        tensors = [
-            torch.tanh(x) if bound and name in run.bounded else x
-            for name, x in ((name, self.source.parameters[name]) for name in run.names)
-        ]
-        return self._panels_of(run, tensors, state, inputs)
+    @cached_property
+    def _only(self) -> Panels:
+        """The problem of the only run."""
+        return self._panels(self.runs[0], self.passes.state, self._dense())
+
+    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
+        """The problem of a run."""
+        bound = run.bind([self.source.parameters[name] for name in run.names])
+        return self._panels_of(run, bound, state, inputs)
 
     def _kept_panels(
         self, run: Run, kept: Tensor | None, state: Tensor, inputs: Tensor | None
@@ -218,9 +221,13 @@ class _Made:
     def forward(self, keep: bool, made: list[Tensor] | None = None) -> list[Tensor]:
         passes = self.passes
         kept = made or ([passes.state.new_empty(self.kept_numbers())] if keep else [])
+        saved, starts = kept if keep else [], passes.state.new_empty(0)
+        if len(self.runs) == 1 and self.runs[0].kernel == PANELS and self.index is None:
+            outputs, factors = self._only.forward(kept[0] if kept else None, bool(made))
+            return [outputs, outputs.select(1, -1).clone(), factors, starts, *saved]
         states, inputs = self._rows(passes.state, 1), self._rows(self._dense(), 2)
         results = [
-            self._run(run, state, u, kept[0] if kept else None, bool(made))
+            self._run(run, state, u, kept[0] if kept else None)
             for run, state, u in zip(self.runs, states, inputs, strict=True)
         ]
         outputs, factors = results[0]
@@ -228,16 +235,15 @@ class _Made:
             outputs = torch.cat([states for states, _ in results], 2)
         if len(results) > 1 and passes.rescale:
             factors = torch.cat([divided for _, divided in results], 2)
-        starts = passes.state.new_empty(0)
-        return [outputs, outputs[:, -1].clone(), factors, starts, *(kept if keep else [])]
+        return [outputs, outputs[:, -1].clone(), factors, starts, *saved]
 
     def _run(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None, made: bool
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         if run.kernel == PANELS:
             panels = self._panels(run, state, inputs)
-            if kept is None or self.index is None:
-                return panels.forward(kept, made)
+            if kept is None:
+                return panels.forward(None)
             pairs = zip(run.names, panels.parameters, strict=True)
             bound = [x.flatten() for name, x in pairs if name in run.bounded]
             torch.cat(bound, out=kept)
@@ -261,7 +267,7 @@ class _Made:
         return {name.rpartition("_")[2]: self.source.parameters[name] for name in run.names}
 
     def backward(
-        self, saved: list[Tensor], in_states: Tensor, in_last: Tensor, needed: list[bool]
+        self, saved: list[Tensor], in_states: Tensor, in_last: Tensor | None, needed: list[bool]
     ) -> list[Tensor]:
         passes = self.passes
         wanted = needed[len(self.source.parameters)]
@@ -319,7 +325,7 @@ class _Made:
         inputs: Tensor | None,
         saved: tuple[Tensor, Tensor, Tensor | None],
         in_states: Tensor,
-        in_last: Tensor,
+        in_last: Tensor | None,
         wanted: bool,
         trained: bool,
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
@@ -330,11 +336,9 @@ class _Made:
             found, moved, first, driven = panels.backward(
                 states, factors, transitions, in_states, in_last, wanted, trained
             )
-            named = dict(zip(run.names, found, strict=True))
-            for name, bound in zip(run.names, panels.parameters, strict=True):
-                if name in run.bounded and trained:
-                    named[name] = named[name] * (1 - bound * bound)
-            return named, moved, first, driven
+            found = run.pull(panels.parameters, found)
+            return dict(zip(run.names, found, strict=True)), moved, first, driven
+        in_last = torch.zeros_like(state) if in_last is None else in_last
         if self.passes.rescale:
             factors = factors[:, :, 0]  # one for all rows
         own = {name.rpartition("_")[2]: name for name in run.names}
@@ -402,8 +406,9 @@ class _Given:
         return [outputs, last, factors, results[0][3]]
 
     def backward(
-        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
     ) -> list[Tensor]:
+        in_last = torch.zeros_like(saved[1]) if in_last is None else in_last
         if len(self.parts) == 1:
             return self._passes(0).backward(saved, in_outputs, in_last)
         tensors: list[Tensor] = []

@@ -4,11 +4,13 @@ Neighbouring parts that one kernel takes in one pass are a run. Most structures 
 direct sum with a sparse part, say, is several, each on its own rows of the state.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
 import torch
+from torch import Tensor
 
 from slicekit.flows import Flow
 from slicekit.native.exponential import LARGEST
@@ -42,6 +44,22 @@ class Run:
     parts: tuple[PanelPart, ...]
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
+
+    def bind(self, parameters: list[Tensor]) -> list[Tensor]:
+        """The parameters as the kernel takes them, from those of the structure."""
+        if not self.bounded:
+            return parameters
+        pairs = zip(self.names, parameters, strict=True)
+        return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
+
+    def pull(self, bound: Sequence[Tensor], gradients: list[Tensor]) -> list[Tensor]:
+        """The gradients of the structure's parameters, from those of what `bind` made of them."""
+        if not self.bounded:
+            return gradients
+        triples = zip(self.names, bound, gradients, strict=True)
+        return [
+            g * (1 - x * x) if name in self.bounded and g.numel() else g for name, x, g in triples
+        ]
 
 
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:

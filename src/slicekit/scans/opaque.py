@@ -101,15 +101,20 @@ def _backward(*args: Any) -> list[Tensor]:
     saved, cotangents, needed = args[-3:]
     passes = _passes(*plan)
     in_outputs, in_last, *in_log_norms = cotangents
+    if in_outputs is None:
+        in_outputs = torch.zeros_like(saved[0])
     if rescale:
-        direction, last, _, norms, peaks, states, factors, *rest = saved
+        direction, last, log_norms, norms, peaks, states, factors, *rest = saved
         whole = in_outputs.clone()
-        whole[:, -1] += in_last
-        in_outputs = pull_directions(
-            direction, norms, peaks, factors, rescale, whole, in_log_norms[0]
-        )
-        saved, in_last = [states, last, factors, *rest], torch.zeros_like(in_last)
-    return passes.backward(list(saved), in_outputs, in_last, needed)
+        if in_last is not None:
+            whole[:, -1] += in_last
+        (pulled,) = in_log_norms
+        pulled = torch.zeros_like(log_norms) if pulled is None else pulled
+        in_outputs = pull_directions(direction, norms, peaks, factors, rescale, whole, pulled)
+        saved, in_last = [states, last, factors, *rest], None
+    if in_last is None and not passes.partial:
+        in_last = torch.zeros_like(saved[1])
+    return passes.backward(list(saved), in_outputs, in_last, needed)  # type: ignore[arg-type]
 
 
 def _differentiable(*plan: Any) -> int:
@@ -124,6 +129,7 @@ SCAN = Operator(
     _backward,
     flops=of_scan,
     outputs=_differentiable,
+    partial=True,
     subject="Chunked() and Native() give",
     advice="use scan=Recurrent(), where a scan can be chosen",
 )

@@ -1,5 +1,7 @@
 """Shapes of what the passes of a scan return, known without touching data."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from slicekit.scans.scales import windows
@@ -12,8 +14,10 @@ class PassShapes:
         state: (batch, dim, columns), the initial state.
         readout: (batch, length, dim) or None.
         rescale: steps between two divisions of a projective state; 0 for a plain one.
+        partial: whether the last state's gradient may be missing.
     """
 
+    partial: ClassVar[bool] = False
     state: Tensor
     readout: Tensor | None
     rescale: int

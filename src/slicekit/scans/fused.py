@@ -1,0 +1,235 @@
+"""The short way to all states of a plain recurrence: one operator around one kernel.
+
+    h_0 = W x_0 + b, or given;   h_{l+1} = M(Δω_l) h_l,   Δω_l = x_l or pace (1, x_l)
+
+With a pace, the increments are never written down: the kernel takes x. It writes all states where
+they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
+The way is open where nothing but autograd looks on, for states that are vectors and structures that
+one panel kernel takes; `native_passes` takes all others.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _get_tracing_state, _is_any_autocast_enabled
+from torch.autograd import forward_ad
+from torch.nn import Parameter
+
+from slicekit.choices import noting
+from slicekit.dispatch import surrounded
+from slicekit.flows import Flow, flow_named
+from slicekit.handles import recall
+from slicekit.native import available
+from slicekit.native.arrays import plain
+from slicekit.native.panels import Panels
+from slicekit.operators import Operator
+from slicekit.scans import choice
+from slicekit.scans.base import Scan
+from slicekit.scans.native import REAL, Native
+from slicekit.scans.native_passes import RESTORE_EVERY
+from slicekit.scans.native_runs import PANELS, Run, runs_of
+from slicekit.structures import Parameters, Structure
+
+PLAIN = (Tensor, Parameter)
+
+
+def unseen() -> bool:
+    """Whether nothing but autograd looks on."""
+    return not (
+        torch.compiler.is_compiling()
+        or surrounded()
+        or noting()
+        or _is_any_autocast_enabled()
+        or _get_tracing_state()
+        or forward_ad._current_level >= 0
+    )
+
+
+def only_run(structure: Structure, flow: Flow) -> Run | None:
+    """The only run of a structure that can't change, if the panel kernel takes it."""
+    runs = runs_of(structure, flow) if structure.handle.shared else ""
+    if isinstance(runs, str) or len(runs) != 1 or runs[0].kernel != PANELS or not available():
+        return None
+    return runs[0]
+
+
+def native_scan(scan: Scan | None) -> Native | None:
+    """The scan, or the first to choose from, if it is `Native` itself."""
+    taken = choice.BACKENDS[0] if scan is None else scan
+    return taken if type(taken) is Native else None
+
+
+def solve_at_once(
+    structure: Structure,
+    flow: Flow,
+    parameters: Parameters,
+    increments: Tensor,
+    state: Any,
+    scan: Scan | None,
+) -> tuple[Tensor, Tensor] | None:
+    """All states and the last one, as `solve` gives them; None where this way is not open.
+
+    Args:
+        structure, flow, parameters, increments: checked.
+        state: what was given as the initial one.
+        scan: what was asked for.
+    """
+    native = native_scan(scan)
+    if native is None or type(state) not in PLAIN or not unseen():
+        return None
+    if state.shape != (increments.shape[0], structure.dim) or increments.dtype not in REAL:
+        return None
+    run = only_run(structure, flow)
+    if run is None or increments.shape[0] == 0:
+        return None
+    operands = [increments, state, *(parameters[name] for name in run.names)]
+    dtype = increments.dtype
+    if any(type(x) not in PLAIN or x.dtype != dtype or not x.is_cpu for x in operands):
+        return None
+    plan = (structure.key, flow.key, False, False, 0.0, native.limit)
+    states, last = run_at_once(plan, True, operands, (structure, flow))
+    return states, last
+
+
+def run_at_once(
+    plan: tuple, ends: bool, operands: Sequence[Tensor], held: tuple[object, ...]
+) -> tuple[Tensor, ...]:
+    """All states (batch, length, dim), and the last one if asked for.
+
+    Args:
+        plan: the settings of `FUSED` but the last two.
+        ends: whether to give the last state.
+        operands: x (batch, length, channels), W and b or h_0 (batch, dim), and the parameters in
+            the order of the run.
+        held: what the handles in the plan are of.
+    """
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    return tuple(FUSED((*plan, ends, keep), operands, held)[: 1 + ends])
+
+
+class _Pass:
+    """One call, forwards or backwards.
+
+    Attributes:
+        x: (batch, length, channels).
+        start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
+        parameters: as the kernel takes them.
+    """
+
+    def __init__(
+        self,
+        structure: str,
+        flow: str,
+        affine: bool,
+        still: bool,
+        pace: float,
+        limit: int,
+        ends: bool,
+        keep: bool,
+        operands: Any,
+    ) -> None:
+        run = only_run(recall(structure), flow_named(flow))
+        assert run is not None
+        self.run, self.affine, self.still, self.pace = run, affine, still, pace
+        self.limit, self.ends, self.keep = limit, ends, keep
+        self.first = 3 if affine else 2
+        self.x, *self.start = map(plain, operands[: self.first])
+        self.parameters = run.bind([plain(x) for x in operands[self.first :]])
+
+    def initial(self) -> Tensor:
+        """h_0, (batch, dim)."""
+        if not self.affine:
+            return self.start[0]
+        return torch.nn.functional.linear(self.x.select(1, 0), *self.start)
+
+    def panels(self, state: Tensor) -> Panels:
+        return Panels(
+            self.run.parts,
+            tuple(self.parameters),
+            self.x,
+            None,
+            state.unsqueeze(-1),
+            None,
+            0,
+            RESTORE_EVERY,
+            self.pace,
+            self.still,
+        )
+
+    def kept(self, panels: Panels) -> int:
+        return panels.worth_keeping(self.limit) if self.keep else 0
+
+
+def _forward(*args: Any) -> list[Tensor]:
+    """All states, the last one if asked for; that at the beginning, the transitions if kept."""
+    own = _Pass(*args)
+    state = own.initial()
+    panels = own.panels(state)
+    numbers = own.kept(panels)
+    kept = [state.new_empty(numbers)] if numbers else []
+    states = panels.forward(kept[0] if kept else None)[0].squeeze(-1)
+    begun = state if own.affine else state.new_empty(0)
+    ends = [states.select(1, -1).clone()] if own.ends else []
+    return [states, *ends, begun, *kept]
+
+
+def _shapes(*args: Any) -> list[Tensor]:
+    own = _Pass(*args)
+    batch, length = own.x.shape[:2]
+    state = own.x.new_empty(batch, own.run.dim)
+    kept = own.kept(own.panels(state))
+    shapes = [(batch, length, own.run.dim), *([state.shape] if own.ends else [])]
+    shapes += [state.shape if own.affine else (0,), *([(kept,)] if kept else [])]
+    return [own.x.new_empty(shape) for shape in shapes]
+
+
+def _backward(*args: Any) -> list[Tensor | None]:
+    (states, *rest), (in_states, *in_ends), needed = args[-3:]
+    own = _Pass(*args[:-3])
+    state, *kept = rest[own.ends :]
+    in_last = in_ends[0] if own.ends else None
+    state = plain(state) if own.affine else own.start[0]
+    in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
+    in_parameters, in_x, in_state, _ = own.panels(state).backward(
+        plain(states).unsqueeze(-1),
+        states.new_empty(0),
+        plain(kept[0]) if kept else None,
+        in_states.unsqueeze(-1),
+        None if in_last is None else plain(in_last).unsqueeze(-1),
+        needed[0],
+        any(needed[own.first :]),
+    )
+    in_state = in_state.squeeze(-1)
+    in_parameters = own.run.pull(own.parameters, in_parameters)
+    if not own.affine:
+        return [in_x, in_state, *in_parameters]
+    if needed[0]:
+        in_x.select(1, 0).addmm_(in_state, own.start[0])
+    in_weight = in_state.t() @ own.x.select(1, 0) if needed[1] else None
+    return [in_x, in_weight, in_state.sum(0) if needed[2] else None, *in_parameters]
+
+
+def _flops(structure: str, *rest: Any) -> int:
+    """Making the transitions and applying them."""
+    batch, length, channels = rest[-1][0]
+    return 2 * batch * length * recall(structure).step_cost(channels + bool(rest[-5]))
+
+
+def _outputs(*plan: Any) -> int:
+    return 1 + plan[-2]
+
+
+FUSED = Operator(
+    "fused",
+    "str structure, str flow, bool affine, bool still, float pace, int limit, bool ends, bool keep",
+    _forward,
+    _shapes,
+    _backward,
+    flops=_flops,
+    outputs=_outputs,
+    partial=True,
+    subject="Chunked() and Native() give",
+    advice="use scan=Recurrent(), where a scan can be chosen",
+)

@@ -1,0 +1,245 @@
+"""The short way through `SLiCE.forward` and `solve`: the same numbers, for plain calls alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import slicekit as sk
+from slicekit.layers import fused as quick
+from slicekit.layers.slice import SLiCE
+from slicekit.layers.state import State
+from slicekit.native import available, reason
+from slicekit.scans import Projective, Scan, choice, fused
+from slicekit.structures import Structure
+
+pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+
+STRUCTURES = [
+    sk.BlockDiagonal(8, 4),
+    sk.Orthogonal(8, 4),
+    sk.WalshHadamard(8),
+    sk.JointDPLR(7, 2),
+    sk.DiagonalDense(9, 3),
+]
+INITIALS = [sk.FirstInput(), sk.FirstInput(drives=True), sk.Learned()]
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[float]]:
+    """An entry for every time that a layer takes the short way, and that `solve` does."""
+    layers: list[float] = []
+    solves: list[float] = []
+    forward = fused.FUSED.forward
+
+    def noted(*args: Any) -> Any:
+        pace = args[4]
+        (layers if pace else solves).append(pace)
+        return forward(*args)
+
+    monkeypatch.setattr(fused.FUSED, "forward", noted)
+    return layers, solves
+
+
+@pytest.fixture
+def calls(ways: tuple[list[float], list[float]]) -> list[float]:
+    """Those of layers."""
+    return ways[0]
+
+
+def gradients(f: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, layer: SLiCE) -> list[Tensor]:
+    outputs = f(x)
+    weights = [torch.linspace(-1, 2, h.numel(), dtype=h.dtype).view_as(h) for h in outputs]
+    total = torch.stack([(h * w).sum() for h, w in zip(outputs, weights, strict=True)]).sum()
+    wanted = [x, *layer.parameters()]
+    return [*outputs, *torch.autograd.grad(total, wanted, materialize_grads=True)]
+
+
+@pytest.mark.parametrize("length", [1, 6])
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_the_short_way_gives_what_the_long_one_does(
+    structure: Structure, initial: Any, length: int, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, initial=initial).double()
+    x = torch.randn(3, length, 5, dtype=torch.float64, requires_grad=True)
+
+    def short(x: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer(x, return_state=True)
+        return h, state["hidden"]
+
+    def long(x: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer.trajectory(x)
+        assert isinstance(h, Tensor)
+        return h, state["hidden"]
+
+    found = gradients(short, x, layer)
+    assert len(calls) == 1
+    torch.testing.assert_close(found, gradients(long, x, layer), rtol=1e-10, atol=1e-10)
+
+
+def test_it_goes_on_from_a_state_with_gradients_through_it(calls: list[float]) -> None:
+    layer = SLiCE(5, sk.BlockDiagonal(8, 4)).double()
+    x = torch.randn(2, 9, 5, dtype=torch.float64, requires_grad=True)
+
+    def in_parts(x: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer(x[:, :4], return_state=True)
+        return (torch.cat([h, layer(x[:, 4:], state)], 1),)
+
+    found = gradients(in_parts, x, layer)
+    assert len(calls) == 2
+    whole = gradients(lambda x: (layer(x),), x, layer)
+    torch.testing.assert_close(found, whole, rtol=1e-10, atol=1e-10)
+
+
+def test_only_what_is_needed_has_a_gradient(calls: list[float]) -> None:
+    layer = SLiCE(5, sk.BlockDiagonal(8, 4))
+    layer.start.weight.requires_grad_(False)
+    layer(torch.randn(2, 6, 5)).sum().backward()
+    assert len(calls) == 1
+    assert layer.start.weight.grad is None and layer.A.blocks.grad is not None
+    layer.requires_grad_(False)
+    assert not layer(torch.randn(2, 6, 5)).requires_grad
+
+
+class _Otherwise(SLiCE):
+    def _start(self, x: Any, state: Any) -> tuple[Any, int]:
+        hidden, skip = super()._start(x, state)
+        return 2 * hidden, skip
+
+
+def _hooked(layer: SLiCE) -> SLiCE:
+    layer.start.register_forward_hook(lambda module, args, found: found)
+    return layer
+
+
+PLAIN = sk.BlockDiagonal(8, 4)
+LONG = {
+    "a drive of differences": SLiCE(5, PLAIN, drive=sk.Differences()),
+    "an affine term": SLiCE(5, PLAIN, affine=True),
+    "projective states": SLiCE(5, PLAIN, projective=True),
+    "windows": SLiCE(5, PLAIN, flow=sk.LogODE(depth=1, window=2)),
+    "another scan": SLiCE(5, PLAIN, scan=sk.Recurrent()),
+    "a structure with a kernel of its own": SLiCE(5, sk.Sparse(8, density=0.5)),
+    "a subclass": _Otherwise(5, PLAIN),
+    "a hook": _hooked(SLiCE(5, PLAIN)),
+}
+
+
+@pytest.mark.parametrize("layer", LONG.values(), ids=LONG.keys())
+def test_other_layers_go_the_long_way(layer: SLiCE, calls: list[float]) -> None:
+    x = torch.randn(2, 6, 5)
+    h = layer.trajectory(x)[0]
+    expected = h.direction if isinstance(h, Projective) else h
+    torch.testing.assert_close(layer(x), expected)
+    assert not calls
+
+
+def test_a_layer_that_changes_is_looked_at_again(calls: list[float]) -> None:
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5)
+    layer(x)
+    layer.drive = sk.TimeAndInput(dt=0.5)
+    torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
+    layer.initial = sk.FirstInput(drives=True)
+    torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
+    layer.structure = sk.Diagonal(8)
+    layer.A = SLiCE(5, layer.structure).A
+    torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
+    layer.double()
+    torch.testing.assert_close(layer(x.double()), layer.trajectory(x.double())[0])
+    assert len(calls) == 5
+    layer.scan = sk.Recurrent()
+    layer(x.double())
+    assert len(calls) == 5
+
+
+def test_a_backend_of_ones_own_comes_first(
+    calls: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "BACKENDS", [sk.Recurrent()])
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5)
+    layer(x)
+    assert not calls
+
+
+def test_onlookers_see_the_long_way(calls: list[float]) -> None:
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5)
+    torch.func.vmap(layer)(x.unsqueeze(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(x)
+    assert "Native()" in str(sk.explain(layer, x))
+    assert not calls
+
+
+def test_bad_arguments_are_refused_in_the_words_of_the_long_way() -> None:
+    layer = SLiCE(5, PLAIN)
+    with pytest.raises(ValueError, match="x has shape"):
+        layer(torch.randn(2, 6, 4))
+    with pytest.raises(ValueError, match=r"state\['hidden'\] has shape"):
+        layer(torch.randn(2, 6, 5), State({"hidden": torch.zeros(3, 8)}))
+    with pytest.raises(TypeError, match="x has dtype"):
+        layer(torch.randn(2, 6, 5).double())
+
+
+def test_second_derivatives_are_refused_with_advice() -> None:
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5, requires_grad=True)
+    (g,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"first derivatives only; use scan=Recurrent\(\)"):
+        g.sum().backward()
+
+
+def test_saved_tensors_may_come_back_otherwise(calls: list[float]) -> None:
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5, requires_grad=True)
+    expected = gradients(lambda x: (layer(x),), x, layer)
+
+    def turn(x: Tensor) -> Tensor:
+        return x.movedim(0, -1).contiguous().movedim(-1, 0) if x.ndim else x
+
+    with torch.autograd.graph.saved_tensors_hooks(turn, lambda x: x):
+        found = gradients(lambda x: (layer(x),), x, layer)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_solve_takes_it_for_vectors_and_gives_the_same(
+    structure: Structure, ways: tuple[list[float], list[float]]
+) -> None:
+    parameters = {k: p.double().requires_grad_() for k, p in structure.init(3).items()}
+    path = (0.3 * torch.randn(2, 7, 3, dtype=torch.float64)).requires_grad_()
+    start = torch.randn(2, structure.dim, dtype=torch.float64, requires_grad=True)
+
+    def run(lengths: list[int] | None) -> list[Tensor]:
+        states, last = sk.solve(structure, parameters, path, start, lengths=lengths)
+        total = (states.cumsum(1) * last.unsqueeze(1)).sum()
+        return [states, last, *torch.autograd.grad(total, [path, start, *parameters.values()])]
+
+    found = run(None)
+    assert len(ways[1]) == 1
+    expected = run([7, 7])  # lengths, even full ones, go the long way
+    assert len(ways[1]) == 1
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_only_the_last_state_may_be_used() -> None:
+    path = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
+    structure = sk.BlockDiagonal(8, 4)
+    parameters = {name: p.double() for name, p in structure.init(3).items()}
+    start = torch.randn(2, 8, dtype=torch.float64)
+
+    def gradient(scan: Scan) -> Tensor:
+        return torch.autograd.grad(
+            sk.solve(structure, parameters, path, start, scan=scan)[1].sum(), path
+        )[0]
+
+    torch.testing.assert_close(gradient(sk.Native()), gradient(sk.Recurrent()))
+
+
+def test_its_plans_die_with_their_layers() -> None:
+    before = len(quick._known)
+    layer = SLiCE(5, PLAIN)
+    layer(torch.randn(2, 6, 5))
+    assert len(quick._known) == before + 1
+    del layer
+    assert len(quick._known) == before
