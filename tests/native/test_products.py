@@ -1,4 +1,4 @@
-"""All transitions of a sequence as one, by the kernel that carries the columns of blocks together."""
+"""All transitions of a sequence as one, by the kernel that carries columns of blocks together."""
 
 import pytest
 import torch
@@ -105,7 +105,7 @@ def test_the_product_is_that_of_the_dense_transitions(
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_products_neither_overflow_nor_die(dtype: torch.dtype) -> None:
-    """Blocks that grow by 2^4000 and die by as much: their powers say so, and numbers are near 1."""
+    """Blocks that grow by 2^4000 and die by as much: powers say so, and numbers are near 1."""
     eye = torch.eye(4, dtype=dtype)
     blocks = torch.stack([3 * eye, -0.75 * eye, -eye, 0 * eye]).unsqueeze(0)
     structure, path = BlockDiagonal(16, 4), torch.ones(1, 2000, 1, dtype=dtype)
