@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from slicekit.descriptions.checks import check_size
+from slicekit.descriptions.checks import check_size, check_substeps
 from slicekit.handles import Handled, recall
 from slicekit.paths.cutting import cut
 from slicekit.paths.lie_bases import LieBasis, hall
@@ -76,12 +76,7 @@ class Exponential(Flow):
 
     def __post_init__(self) -> None:
         """Check the number of substeps."""
-        if self.substeps is None:
-            return
-        if not isinstance(self.substeps, int) or isinstance(self.substeps, bool):
-            raise ValueError(f"substeps={self.substeps!r}; expected a whole number, or None")
-        if self.substeps < 1:
-            raise ValueError(f"substeps={self.substeps}; expected at least 1, or None")
+        check_substeps(self.substeps)
 
     @property
     def key(self) -> str:

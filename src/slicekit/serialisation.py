@@ -26,10 +26,12 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         path: the file, by custom with the ending .safetensors.
 
     Raises:
-        TypeError: if a part of the model can't be described (a module of yours inside `Pointwise`,
-            say); nothing is written then.
+        TypeError: if it is no module, or a part of it can't be described (a module of yours inside
+            `Pointwise`, say); nothing is written then.
         OSError: if it can't be written; an earlier file of that name stays as it is.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a SLiCE or another module")
     write_stored(path, "model", {"model": describe(model, "model")}, model.state_dict())
 
 

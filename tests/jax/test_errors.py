@@ -49,6 +49,8 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
     "channel's type": lambda k: k.Duration(1.0, True),
     "output lengths": lambda k: layer_of(k, flow=k.LogODE(1, k.Duration(0.5))).output_lengths([3]),
     "substeps": lambda k: k.Exponential(0),
+    "substeps' type": lambda k: k.Exponential(1.5),
+    "saved": lambda k: k.save(3, "model.safetensors"),
     "dt": lambda k: k.TimeAndInput(dt=0.0),
     "quadratic": lambda k: k.JointDPLR(3, 1).lift(2),
     "epsilon": lambda k: k.Sparse(4, density=0.1, epsilon=0.1),

@@ -101,6 +101,16 @@ def check_size(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value}; expected at least 1")
 
 
+def check_substeps(substeps: Any) -> None:
+    """Raise unless a number of substeps is a whole number of at least 1, or None."""
+    if substeps is None:
+        return
+    if not isinstance(substeps, int) or isinstance(substeps, bool):
+        raise ValueError(f"substeps={substeps!r}; expected a whole number, or None")
+    if substeps < 1:
+        raise ValueError(f"substeps={substeps}; expected at least 1, or None")
+
+
 def check_rank(rank: int, dim: int) -> None:
     """Raise unless 1 <= rank <= dim."""
     if not 1 <= rank <= dim:

@@ -187,8 +187,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         path: the file, by custom with the ending .safetensors.
 
     Raises:
-        TypeError: if a part of the model can't be described; nothing is written then.
+        TypeError: if it is no module, or a part of it can't be described; nothing is written then.
     """
+    if not isinstance(model, eqx.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a SLiCE or another module")
     text = json.dumps({"format": FORMAT, "model": describe(model, "model")})
     arrays = {name: np.asarray(x) for name, x in named_arrays(model).items()}
     # A pattern of places is int64 in torch, whatever JAX holds integers in.
