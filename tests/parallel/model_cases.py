@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 import slicekit as sk
 from slicekit import mixers
-from slicekit.parallel import Ranks, Relay, add_up_gradients, halo, shard
+from slicekit.parallel import Ranks, Relay, add_up_gradients, halo, part, shard
 from tests.mixers.market import MIXERS
 from tests.parallel.scan_cases import _error, bounds
 
@@ -153,6 +153,117 @@ def model_errors(group: Any, names: list[str]) -> dict[str, float]:
             kind = name if lengths is None else f"{name}, padded"
             found[kind] = max(compare(group, MODELS[name], x, lengths, pooled).values())
     return found
+
+
+def _log_ode(window: int, **options: Any) -> Callable[[int], nn.Module]:
+    flow = sk.LogODE(2, window)
+    drive = sk.Differences(times=0.1, scale=0.2)
+    return _slice(lambda w: sk.BlockDiagonal(w, 2), drive=drive, flow=flow, **options)
+
+
+def _blocks(*made: Callable[[int], nn.Module], **options: Any) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        blocks = [sk.Block(own(4), 4) for own in made]
+        return sk.SequenceModel(channels=3, outputs=5, width=4, blocks=blocks, **options)
+
+    return make
+
+
+PLAIN = _slice(lambda w: sk.BlockDiagonal(w, 2))
+WINDOWS: dict[str, tuple[Callable[[], nn.Module], list[int]]] = {
+    "windows": (_blocks(_log_ode(3), PLAIN), [1, 4, 13]),
+    "projective": (_blocks(_log_ode(2, projective=True, initial=sk.Learned())), [2, 10]),
+    "twice": (_blocks(_log_ode(2), _log_ode(3), pool=sk.Mean()), [7, 13]),
+    "sparse": (
+        _blocks(_slice(lambda w: sk.WalshHadamard(w), flow=sk.LogODE(1, 4)), pool=sk.Last()),
+        [5, 9],
+    ),
+    "nrde": (_blocks(lambda w: mixers.NRDE(w, w, window=3, hidden=5), PLAIN), [4, 10]),
+    "log-ncde": (_blocks(PLAIN, lambda w: mixers.LogNCDE(w, w, window=4, hidden=5)), [1, 9]),
+}
+"""Models with windows, and bounds that fall on their ends."""
+
+
+def window_errors(group: Any, name: str) -> dict[str, float]:
+    """Relative errors of outputs and gradients, with and without padding, by uneven bounds."""
+    make, inner = WINDOWS[name]
+    count, rank = dist.get_world_size(group), dist.get_rank(group)
+    edges = [0, *inner[: count - 1], LENGTH]
+    found: dict[str, float] = {}
+    for lengths in (None, torch.tensor([LENGTH, 3, 9])):
+        torch.manual_seed(1)
+        x = torch.randn(BATCH, LENGTH, 3).double()
+        torch.manual_seed(0)
+        whole: Any = make().double()
+        y = whole(x, lengths=lengths)
+        pooled = y.ndim == 2
+        counts = torch.full((BATCH,), LENGTH) if lengths is None else lengths
+        seen = torch.arange(y.shape[1]) < whole.output_lengths(counts)[:, None]
+        weights = (
+            torch.ones(y.shape).double()
+            if pooled
+            else (seen * torch.arange(1, y.shape[1] + 1).double().cos())[..., None]
+        )
+        (y * weights).sum().backward()
+
+        torch.manual_seed(0)
+        model: Any = shard(make().double(), sequence_mesh(group))
+        start, stop = edges[rank : rank + 2]
+        own = None if lengths is None else (lengths - start).clamp(0, stop - start)
+        z = model(x[:, start:stop], lengths=own)
+        first, last = (n and int(whole.output_lengths(torch.tensor([n]))) for n in (start, stop))
+        ahead = slice(None) if pooled else slice(first, last)
+        share = weights / count if pooled else weights[:, ahead]
+        (z * share).sum().backward()
+        kind = "" if lengths is None else "padded "
+        mask = torch.ones(1) if pooled else (share != 0)
+        expected = y.detach() if pooled else y.detach()[:, ahead]
+        found[f"{kind}outputs"] = _error(z * mask, expected * mask) if mask.any() else 0.0
+        add_up_gradients(model, sequence_mesh(group))
+        largest = max(float(p.grad.abs().max()) for p in whole.parameters() if p.grad is not None)
+        for (at, p), q in zip(model.named_parameters(), whole.parameters(), strict=True):
+            if q.grad is not None:
+                assert p.grad is not None
+                found[kind + at] = float((p.grad - q.grad).abs().max()) / largest
+    return found
+
+
+def window_states(group: Any) -> dict[str, float]:
+    """A layer from a state inside a window to its final state."""
+    torch.manual_seed(0)
+    layer: Any = _log_ode(3)(4).double()
+    x = torch.randn(BATCH, LENGTH, 4).double()
+    _, before = layer(x[:, :3], return_state=True)
+    y, after = layer(x[:, 3:], before, return_state=True)
+    rank = dist.get_rank(group)
+    shard(layer, sequence_mesh(group))
+    start, stop = [3, 7, LENGTH][rank : rank + 2]
+    z, found = layer(x[:, start:stop], before if rank == 0 else None, return_state=True)
+    ahead = slice(0, 2) if rank == 0 else slice(2, None)
+    errors = {"outputs": _error(z, y.detach()[:, ahead])}
+    return errors | {
+        name: _error(found[name].double(), after[name].detach().double()) for name in after.tensors
+    }
+
+
+def window_refusals(group: Any) -> list[str]:
+    """What is said of bounds inside a window, of windows in time, and of states."""
+    told = []
+    mesh, rank = sequence_mesh(group), dist.get_rank(group)
+    model = shard(WINDOWS["windows"][0](), mesh)
+    time = sk.LogODE(1, sk.Duration(0.5))
+    for refused in (
+        lambda: model(torch.zeros(2, 5 + rank, 3)),
+        lambda: model(torch.zeros(2, 4 if rank == 0 else 5, 3), return_state=True),
+        lambda: shard(sk.SLiCE(3, sk.Dense(3), flow=time), mesh),
+        lambda: part(mesh, torch.zeros(2, 4, 3), model=model),
+    ):
+        try:
+            refused()
+            told.append("nothing")
+        except ValueError as error:
+            told.append(str(error))
+    return told
 
 
 def halo_errors(group: Any) -> float:

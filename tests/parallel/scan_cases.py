@@ -1,6 +1,7 @@
 """What ranks do with a sharded scan; see test_sharded.py."""
 
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -179,6 +180,19 @@ def disagreeing(group: Any) -> str:
             None,
             Sharded(group),
         )
+    except ValueError as error:
+        return str(error)
+    return "nothing"
+
+
+def surprised(group: Any) -> str:
+    """What is said where one rank has another batch than before, and the others have not."""
+    own = dist.new_group(dist.get_process_group_ranks(group), timeout=timedelta(seconds=2))
+    batches = (2, 3 if dist.get_rank(group) == 1 else 2)
+    try:
+        for batch in batches:
+            path, state = torch.zeros(batch, 2, 1), torch.zeros(batch, 3)
+            solve(Dense(3), {"blocks": torch.zeros(1, 1, 3, 3)}, path, state, None, Sharded(own))
     except ValueError as error:
         return str(error)
     return "nothing"

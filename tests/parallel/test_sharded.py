@@ -5,7 +5,15 @@ import torch
 
 from slicekit import Chunked, Exponential
 from tests.parallel.group import Ranks
-from tests.parallel.scan_cases import disagreeing, errors, growth, large, refused, traffic
+from tests.parallel.scan_cases import (
+    disagreeing,
+    errors,
+    growth,
+    large,
+    refused,
+    surprised,
+    traffic,
+)
 from tests.scans.problems import SETTINGS
 
 CLOSED = [
@@ -70,6 +78,14 @@ def test_ranks_that_disagree_on_shapes_are_told_so(ranks: Ranks) -> None:
     for told in ranks.run(3, disagreeing):
         assert told.startswith("ranks disagree on a sharded recurrence: rank 0 has state=[2, 3, 1]")
         assert "rank 1 has state=[3, 3, 1]" in told
+
+
+def test_a_rank_with_other_shapes_than_before_is_told_of_too(ranks: Ranks) -> None:
+    for told in ranks.run(2, surprised):
+        assert told.startswith("ranks disagree on ")
+        assert (
+            "rank 0 has message=of a kind that was known before; rank 1 has state=[3, 3, 1]" in told
+        )
 
 
 @pytest.mark.parametrize("name", ["dplr", "sparse-by-density", "hadamard-8", "open-sum"])

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from slicekit.parallel import LostRank
 from slicekit.training import processes, train
 from slicekit.training.processes import Parallel, Processes, joined
-from tests.parallel.training_runs import SETTINGS, batches, model, sgd, updates
+from tests.parallel.training_runs import SETTINGS, batches, model, on_parts, sgd, updates
 from tests.training.small import ROOT, ParityWithPairs, records, small_model
 
 Run = subprocess.CompletedProcess[str]
@@ -99,6 +99,23 @@ def test_a_run_whose_rank_is_killed_ends_soon_and_resumes_to_the_same_numbers(
     found = load_file(tmp_path / "killed" / "model.safetensors")
     for name, x in net.state_dict().items():
         torch.testing.assert_close(found[name], x, rtol=1e-8, atol=1e-10)
+
+
+def test_pressures_and_series_on_parts_of_sequences_give_the_figures_of_one_process(
+    tmp_path: Path,
+) -> None:
+    """Disturbances are carried over three ranks, sharded or handed on, and poolings are joined."""
+    told = torchrun(3, "cut", tmp_path)
+    assert told.returncode == 0, told.stderr
+    on_parts(tmp_path / "alone", None)
+    for kind in ("sharded", "handed", "mean", "last", "windows"):
+        cut, alone = tmp_path / "cut" / kind, tmp_path / "alone" / kind
+        for one, other in zip(records(cut), records(alone), strict=True):
+            assert one.pop("kind") == other.pop("kind")
+            assert one == pytest.approx(other, rel=1e-8, abs=1e-12), kind
+        found, expected = (load_file(x / "model.safetensors") for x in (cut, alone))
+        for name, x in expected.items():
+            torch.testing.assert_close(found[name], x, rtol=1e-9, atol=1e-10)
 
 
 def test_words_for_what_is_shared_out() -> None:

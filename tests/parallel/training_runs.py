@@ -18,10 +18,12 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import slicekit as sk
 from slicekit import mixers
+from slicekit.layers import Last, Mean
 from slicekit.parallel import load_checkpoint, save_checkpoint, shard
 from slicekit.training import Watcher, is_first, train
 from slicekit.training.processes import Parallel
-from tests.training.small import EVERYTHING, ParityWithPairs, small_model
+from tests.training.small import EVERYTHING, Parity, ParityWithPairs, small_model
+from tests.training.test_series import a_task
 
 SETTINGS = replace(
     EVERYTHING,
@@ -180,6 +182,52 @@ def trained(folder: Path) -> None:
     parallel = Parallel(data=2, sequence=2)
     net = small_model(dtype=torch.float64, seed=0)
     train(net, ParityWithPairs(), SETTINGS, folder=folder / "cut", parallel=parallel)
+
+
+PRESSED = replace(SETTINGS, growth=1.0, isometry=0.5, pressure_at=5, pressure_steps=3)
+
+
+def carried(kind: str) -> sk.SequenceModel:
+    """Two layers whose disturbances are carried: sharded, or from rank to rank, also by gaps."""
+    torch.manual_seed(0)
+    structure = {"sharded": sk.BlockDiagonal(8, 4), "handed": sk.Sparse(8, density=0.4)}[kind]
+    blocks = [
+        sk.Block(sk.SLiCE(8, structure), 8),
+        sk.Block(sk.SLiCE(8, structure, drive=sk.Differences()), 8),
+    ]
+    return sk.SequenceModel(vocabulary=3, outputs=3, width=8, blocks=blocks).double()
+
+
+def pooled(kind: str) -> sk.SequenceModel:
+    """A classifier of series, which come in single precision."""
+    flow = sk.LogODE(2, 3) if kind == "windows" else None
+    torch.manual_seed(0)
+    net = sk.SequenceModel(
+        channels=2,
+        outputs=2,
+        width=8,
+        mixer=lambda width: sk.SLiCE(
+            width, sk.BlockDiagonal(width, 2), drive=sk.Differences(), flow=flow
+        ),
+        pool=Last() if kind == "last" else Mean(),
+    ).double()
+    net.register_forward_pre_hook(lambda _, given: (given[0].double(), *given[1:]))
+    return net
+
+
+def on_parts(folder: Path, parallel: Parallel | None) -> None:
+    """Runs under pressure, and on series of unequal lengths at irregular times."""
+    for kind in ("sharded", "handed"):
+        to = folder / kind
+        train(carried(kind), Parity(), PRESSED, folder=to, parallel=parallel)
+    settings = replace(SETTINGS, lengths=None, penalty=0.0)
+    for kind in ("mean", "last", "windows"):
+        train(pooled(kind), a_task(), settings, folder=folder / kind, parallel=parallel)
+
+
+def cut(folder: Path) -> None:
+    """Sequences over all ranks."""
+    on_parts(folder / "cut", Parallel(data=1, sequence=int(os.environ["WORLD_SIZE"])))
 
 
 def killed(folder: Path) -> None:

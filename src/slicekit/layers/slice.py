@@ -265,7 +265,7 @@ class SLiCE(nn.Module):
             if steps is not None and path.shape[1]:
                 path = mask_past_end(path, steps)
             opened = open_window(state, x.dtype)
-            if path.shape[1] == 0:
+            if path.shape[1] == 0 and not (scan is not None and scan.collective):
                 assert self.basis is not None
                 states, last = nothing_after(hidden), hidden
                 opened = OpenWindow.empty(path, self.basis, self.flow.window)
@@ -361,7 +361,7 @@ class SLiCE(nn.Module):
         norms = [torch.linalg.vector_norm(x) for x in self.A.floating()]
         return torch.stack(norms).sum()
 
-    def isometry_defect(self, x: Tensor | Tabulated) -> Tensor:
+    def isometry_defect(self, x: Tensor | Tabulated, state: State | None = None) -> Tensor:
         """How far the steps that an input drives are from isometries: the mean of |M^T M - I|².
 
         Zero for every input where each step keeps all distances between states, so that nothing
@@ -369,6 +369,7 @@ class SLiCE(nn.Module):
 
         Args:
             x: (batch, length, channels), or `Tabulated` inputs, all rows of whose table count.
+            state: what x goes on from, for the element before it.
 
         Returns:
             A scalar with a gradient in the parameters and in x.
@@ -383,14 +384,20 @@ class SLiCE(nn.Module):
                 rows = _full(x).map(self.drive).table
             else:
                 path = _full(x.dense() if isinstance(x, Tabulated) else x)
-                rows = _dense(self._increments(path, None, 0)).flatten(0, 1)
+                rows = _dense(self._increments(path, state, 0)).flatten(0, 1)
             if rows.shape[0] > DEFECT_ROWS:
                 rows = rows[torch.randint(rows.shape[0], (DEFECT_ROWS,), device=rows.device)]
             flow = resolve(self.structure, self.flow)
             made = flow.transition(self.structure, self.A(rows.dtype), rows)
             return made.isometry_defect().mean()
 
-    def growth(self, x: Tensor | Tabulated, lengths: Lengths | None = None) -> Tensor:
+    def growth(
+        self,
+        x: Tensor | Tabulated,
+        lengths: Lengths | None = None,
+        state: State | None = None,
+        scan: Scan | None = None,
+    ) -> Tensor:
         """How much disturbances of the state grow along an input: the mean of max(0, log |δ_t|²)².
 
         Steps are linear, so they carry a disturbance δ_0 on as they do a state: δ_t = M_t .. M_1
@@ -401,6 +408,9 @@ class SLiCE(nn.Module):
         Args:
             x: (batch, length, channels), or `Tabulated` inputs.
             lengths: (batch,) integers; a sequence that is over counts with its last step.
+            state: what x goes on from, for the element before it.
+            scan: how disturbances are carried, or None for the fastest way that applies. Where it
+                carries them over parts of sequences on several ranks, each has the mean of its own.
 
         Returns:
             A scalar with a gradient in the parameters of the steps and in x.
@@ -420,14 +430,14 @@ class SLiCE(nn.Module):
         few = slice(DISTURBED)
         x = Tabulated(x.table, x.index[few]) if isinstance(x, Tabulated) else x[few]
         with autocast_off(x.device):
-            increments = self._increments(_full(x), None, 0)
+            increments = self._increments(_full(x), _first(state, DISTURBED), 0)
             size = (x.shape[0], self.structure.dim)
             drawn = torch.randn(size, dtype=increments.dtype, device=increments.device)
             direction = nn.functional.normalize(drawn, dim=-1)
             start = Projective(direction, drawn.new_zeros(x.shape[0]))
             weights = self.A(increments.dtype)
             carried, _ = solve(
-                self.structure, weights, increments, start, self.flow, None, None, lengths
+                self.structure, weights, increments, start, self.flow, scan, None, lengths
             )
             assert isinstance(carried, Projective)
             return (2 * carried.log_norm).clamp_min(0).square().mean()
@@ -471,6 +481,11 @@ def _full(x: Tensor | Tabulated) -> Any:
     if x.dtype not in (torch.bfloat16, torch.float16):
         return x
     return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()
+
+
+def _first(state: State | None, count: int) -> State | None:
+    """Of the first sequences."""
+    return None if state is None else state.map(lambda x: x[:count])
 
 
 def _dense(x: Tensor | Tabulated) -> Tensor:

@@ -16,7 +16,7 @@ from slicekit.checks import concrete
 from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE
 from slicekit.layers.state import State
-from slicekit.paths.cutting import OpenWindow, cut, ends
+from slicekit.paths.cutting import OpenWindow, Windows, cut, ends
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.scans import Projective, Scan, solve
 from slicekit.structures import Parameters
@@ -79,19 +79,50 @@ def run_windows(
     """
     flow, structure, basis = layer.flow, layer.structure, layer.basis
     assert isinstance(flow, LogODE) and basis is not None
-    windows = cut(increments, basis, flow.window, before, steps)
+    windows = _windows(increments, basis, flow.window, before, steps)
+    signatures, counts = windows.signatures, windows.counts
     regular = steps is None and before is None and isinstance(flow.window, int)
+    collective = scan is not None and scan.collective
+    if collective:  # a step of zero before the others, after which stands the state they start from
+        signatures, counts = torch.nn.functional.pad(signatures, (0, 0, 1, 0)), counts + 1
     states, _ = solve(
         flow.lift(structure),
         _lift(layer, basis, increments.dtype),
-        windows.signatures,
+        signatures,
         hidden,
         flow.flow,
         scan,
         None,
-        None if regular else windows.counts,
+        None if regular else counts,
     )
+    if collective:
+        hidden, states = _split_first(states)
     return states, _after(states, hidden, windows.closed), windows.open
+
+
+def _windows(
+    increments: Tensor,
+    basis: LieBasis,
+    window: Any,
+    before: OpenWindow | None,
+    steps: Tensor | None,
+) -> Windows:
+    """The path, cut, also where there is nothing of it."""
+    if increments.shape[1]:
+        return cut(increments, basis, window, before, steps)
+    batch = increments.shape[0]
+    none = increments.new_zeros(batch, dtype=torch.int64)
+    opened = before or OpenWindow.empty(increments, basis, window)
+    return Windows(increments.new_zeros(batch, 0, basis.size), none, none, opened)
+
+
+def _split_first(states: Any) -> tuple[Any, Any]:
+    """The first of some states, and the others."""
+    if isinstance(states, Projective):
+        first, rest = _split_first(states.direction)
+        log_norm, norms = _split_first(states.log_norm)
+        return Projective(first, log_norm), Projective(rest, norms)
+    return states[:, 0], states[:, 1:]
 
 
 def _lift(layer: "SLiCE", basis: LieBasis, dtype: torch.dtype) -> Parameters:
@@ -120,6 +151,8 @@ def _after(states: Any, hidden: Any, closed: Tensor) -> Any:
     if isinstance(states, Projective):
         direction = _after(states.direction, hidden.direction, closed)
         return Projective(direction, _after(states.log_norm, hidden.log_norm, closed))
+    if states.shape[1] == 0:
+        return hidden
     rows = torch.arange(states.shape[0], device=states.device)
     last = states[rows, (closed - 1).clamp_min(0)]
     none = closed == 0

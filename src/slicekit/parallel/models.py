@@ -7,7 +7,8 @@ mixer, and the pooling:
   a drive of differences or a short convolution;
 - a structure whose products can't be sent, and a mixer that is not linear, gets the state of the
   rank before (`relay`);
-- a pooling gets that of the rank before as well, and its result is sent to all.
+- a pooling gets that of the rank before as well, and its result is sent to all;
+- a layer with windows does the same with one step a window: parts have to end where windows do.
 
 Hooks do it while the model is called, so that its parts, its parameters and its checkpoints stay
 what they are.
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.flows import resolve
+from slicekit.flows import LogODE, resolve
 from slicekit.layers import SLiCE
 from slicekit.layers.norms import SequenceBatchNorm
 from slicekit.layers.pooling import Pooling
@@ -28,10 +29,12 @@ from slicekit.layers.state import State, States
 from slicekit.mixers.base import Mixer
 from slicekit.parallel.halos import halo
 from slicekit.parallel.ranks import Ranks
-from slicekit.parallel.relay import enter, from_last, leave
+from slicekit.parallel.relay import Relay, enter, from_last, leave
 from slicekit.parallel.sharded import Sharded
 from slicekit.parallel.shards import leaves_of
+from slicekit.parallel.windows import Bounds, check_windows, closing
 from slicekit.paths import Tabulated
+from slicekit.paths.cutting import OpenWindow
 from slicekit.scans import Scan
 from slicekit.scans.sources import FromIncrements
 
@@ -62,8 +65,8 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
         The model.
 
     Raises:
-        ValueError: if the mesh has no such dimension, or a layer changes the length (`LogODE`) or
-            takes statistics over positions (`BatchNorm`).
+        ValueError: if the mesh has no such dimension, or a layer has windows in time (`Duration`)
+            or takes statistics over positions (`BatchNorm`).
     """
     _attach(model, mesh)
     return model
@@ -90,21 +93,20 @@ def _attach(model: nn.Module, mesh: Any) -> list[Any]:
                 f"model: {name} takes the mean over all positions of a batch, which no rank has; "
                 "use LayerNorm() or RMSNorm()"
             )
-        if getattr(module, "windowed", False):
-            raise ValueError(
-                f"model: {name} has an output for each window, which may lie on two ranks; "
-                "expected layers that keep the length"
-            )
+        if isinstance(module, SLiCE | Mixer) and getattr(module, "windowed", False):
+            check_windows(name, module)
     if not mixers:
         raise ValueError(f"model: {type(model).__name__} has no SLiCE and no mixer to be sharded")
     handles: list[Any] = []
     for mixer in mixers:
         part = _Linear(ranks) if _is_linear(mixer) else _Handed(ranks)
+        if getattr(mixer, "windowed", False):
+            handles.append(Bounds(ranks, mixer))
         handles += [
             mixer.register_forward_pre_hook(part.before, with_kwargs=True),
             mixer.register_forward_hook(part.after, with_kwargs=True, always_call=True),
         ]
-    whole = _Whole(ranks)
+    whole = _Whole(ranks, any(getattr(x, "windowed", False) for x in mixers))
     return [
         *handles,
         model.register_forward_pre_hook(whole.before, with_kwargs=True, prepend=True),
@@ -112,37 +114,53 @@ def _attach(model: nn.Module, mesh: Any) -> list[Any]:
     ]
 
 
-def part(mesh: Any, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+def part(
+    mesh: Any, x: Tensor, lengths: Tensor | None = None, model: nn.Module | None = None
+) -> tuple[Tensor, Tensor | None]:
     """This rank's part of some sequences, of nearly equal lengths.
 
     Args:
         mesh: as for `shard`.
         x: (batch, length, ...), the whole sequences, the same on all ranks of the dimension.
         lengths: (batch,) int64, or None.
+        model: that will be given the parts, if it has windows, where the parts then end.
 
     Returns:
         (batch, some, ...), and how many elements of it count, (batch,) int64 or None.
 
     Raises:
-        ValueError: if there are fewer elements than ranks.
+        ValueError: if there are fewer elements, or windows, than ranks.
     """
     ranks = Ranks(_group(mesh))
-    start, stop = place(x.shape[1], ranks.rank, ranks.count)
+    start, stop = place(x.shape[1], ranks.rank, ranks.count, model)
     own = None if lengths is None else (lengths - start).clamp(0, stop - start)
     return x[:, start:stop], own
 
 
-def place(length: int, rank: int, count: int) -> tuple[int, int]:
+def place(length: int, rank: int, count: int, model: nn.Module | None = None) -> tuple[int, int]:
     """The first element of a rank's part, and the one after its last.
 
     Raises:
-        ValueError: if there are fewer elements than ranks.
+        ValueError: if there are fewer elements than ranks, or places where all windows end.
     """
     if length < count:
         raise ValueError(
             f"length {length} can't be split over {count} ranks; expected at least one element each"
         )
-    return rank * length // count, (rank + 1) * length // count
+    first, every = (1, 1) if model is None else closing(_mixers(model))
+    edges = [0, *(first + _nearest(r * length // count - first, every) for r in range(1, count))]
+    if edges != sorted(set(edges)) or edges[-1] >= length:
+        raise ValueError(
+            f"length {length} can't be split over {count} ranks where windows end: after {first} "
+            f"elements, and every {every} from there on; expected one such place for each rank"
+        )
+    edges.append(length)
+    return edges[rank], edges[rank + 1]
+
+
+def _nearest(x: int, every: int) -> int:
+    """The multiple that is nearest, at least 0."""
+    return max(0, (x + every // 2) // every * every)
 
 
 def add_up_gradients(model: nn.Module, mesh: Any) -> None:
@@ -185,12 +203,28 @@ def _is_linear(mixer: nn.Module) -> bool:
         return mixer.linear
     assert isinstance(mixer, SLiCE)
     first = next(iter(mixer.A.floating()))
-    path = first.new_zeros(1, 1, mixer.drive.channels(mixer.channels))
-    flow = resolve(mixer.structure, mixer.flow)
+    structure, flow, weights = mixer.structure, mixer.flow, mixer.A(first.dtype)
+    channels = mixer.drive.channels(mixer.channels)
     with suppress(ValueError), torch.no_grad():
-        leaves_of(FromIncrements(mixer.structure, flow, mixer.A(first.dtype), path))
+        if isinstance(flow, LogODE):
+            assert mixer.basis is not None
+            weights, channels = structure.lift_parameters(weights, mixer.basis), mixer.basis.size
+            structure, flow = flow.lift(structure), flow.flow
+        path = first.new_zeros(1, 1, channels)
+        leaves_of(FromIncrements(structure, resolve(structure, flow), weights, path))
         return True
     return False
+
+
+def scan_for(mixer: nn.Module, mesh: Any) -> Scan:
+    """How a layer's recurrence is carried over the ranks that hold parts of its sequences.
+
+    Args:
+        mixer: a `SLiCE`, or a mixer with a state.
+        mesh: as for `shard`.
+    """
+    group = _group(mesh)
+    return Sharded(group) if _is_linear(mixer) else Relay(group)
 
 
 class _Call:
@@ -257,6 +291,10 @@ def _started(layer: SLiCE, x: Any, previous: Tensor | None) -> State:
         tensors["log_norm"] = hidden[:, 0]
     if previous is not None:
         tensors["previous"] = previous
+    if isinstance(layer.flow, LogODE):
+        assert layer.basis is not None
+        opened = OpenWindow.empty(hidden.unsqueeze(1), layer.basis, layer.flow.window)
+        tensors |= {"window": opened.signature, "filled": opened.filled}
     return State(tensors)
 
 
@@ -287,6 +325,8 @@ class _Handed:
         self.wanted.append(call.return_state)
         if tensors is not None and isinstance(module, SLiCE) and not self.ranks.first:
             tensors["hidden"] = tensors["hidden"] + _nothing_of_start(module)
+        if tensors is not None and getattr(module, "windowed", False) and not self.ranks.first:
+            tensors |= {name: torch.zeros_like(tensors[name]) for name in ("window", "filled")}
         return call.with_state(None if tensors is None else State(tensors))
 
     def after(self, module: Any, arguments: Any, named: Any, found: Any) -> Any:
@@ -294,7 +334,7 @@ class _Handed:
         if found is None:
             return None
         y, state = found
-        y = leave(self.ranks, y, state.tensors)
+        (y,) = leave(self.ranks, (y,), state.tensors)
         return (y, state) if wanted else y
 
 
@@ -309,21 +349,27 @@ class _Pooled(Pooling):
     ) -> tuple[Tensor, State]:
         x, tensors = enter(self.ranks, x, None if state is None else state.tensors)
         y, after = self.pool(x, None if tensors is None else State(tensors), lengths)
-        y = leave(self.ranks, y, after.tensors)
-        _, told = from_last(self.ranks, y, {"pooled": y})
+        (y,) = leave(self.ranks, (y,), after.tensors)
+        _, told = from_last(self.ranks, (y,), {"pooled": y})
         return told["pooled"], after
 
 
 class _Whole:
     """Hooks of the model: pooling over ranks while it is called, and its final state on all."""
 
-    def __init__(self, ranks: Ranks) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: Ranks, windowed: bool) -> None:
+        self.ranks, self.windowed = ranks, windowed
         self.held: list[tuple[Any, bool]] = []
 
     def before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        pool = getattr(module, "pool", None)
-        self.held.append((pool, _Call(arguments, named).return_state))
+        pool, call = getattr(module, "pool", None), _Call(arguments, named)
+        alone = _mixers(module) == [module] and call.lengths is None
+        if call.return_state and self.windowed and not alone:
+            raise ValueError(
+                "return_state=True with windows: those that sequences leave open may lie on any "
+                "rank; ask for the state of a layer alone, without lengths"
+            )
+        self.held.append((pool, call.return_state))
         if pool is not None:
             module.pool = _Pooled(pool, self.ranks)
 
@@ -340,7 +386,7 @@ class _Whole:
 def _final(ranks: Ranks, y: Any, states: Any) -> Any:
     """The last rank's state on all ranks."""
     if isinstance(states, State):
-        y, tensors = from_last(ranks, y, states.tensors)
+        (y,), tensors = from_last(ranks, (y,), states.tensors)
         return y, State(tensors)
     after: list[Any] = []
     for own in states:

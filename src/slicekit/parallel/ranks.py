@@ -6,6 +6,7 @@ message is one collective. Its time limit is that of the group: `init_process_gr
 """
 
 import json
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -70,14 +71,30 @@ class Ranks:
         number, self._agreed.number = self._agreed.number, self._agreed.number + 1
         store: Any = dist.distributed_c10d._get_process_group_store(self.group)
         keys = [f"slicekit/{number}/{rank}" for rank in range(self.count)]
-        with _named(subject):
+        with _named(f"what is known of {subject} ({_shown(told)}, for the first time)"):
             store.set(keys[self.rank], told)
             store.wait(keys, timedelta(seconds=PATIENCE))
             heard = [store.get(key).decode() for key in keys]
         if any(other != told for other in heard):
-            each = "; ".join(f"rank {rank} has {_shown(x)}" for rank, x in enumerate(heard))
-            raise ValueError(f"ranks disagree on {subject}: {each}")
+            raise ValueError(_disagreement(subject, heard))
         self._agreed.known.add(told)
+
+    def _compare(self, subject: str) -> None:
+        """After a message that did not arrive: another rank may wait to compare something new.
+
+        Raises:
+            ValueError: on this rank and the one that waits, if that is so.
+        """
+        store: Any = dist.distributed_c10d._get_process_group_store(self.group)
+        keys = [f"slicekit/{self._agreed.number}/{rank}" for rank in range(self.count)]
+        with suppress(RuntimeError):  # the store may have gone with its process
+            waiting = [key for key in keys if store.check([key])]
+            if not waiting:
+                return
+            own = json.dumps({"subject": subject, "message": "of a kind that was known before"})
+            store.set(keys[self.rank], own)
+            heard = [store.get(key).decode() if key in waiting else own for key in keys]
+            raise ValueError(_disagreement(subject, heard))
 
     def named(self, subject: str) -> "_named":
         """A context in which errors of torch.distributed say what was going on."""
@@ -98,7 +115,11 @@ class Ranks:
         x = x.contiguous()
         found = [torch.empty_like(x) for _ in range(self.count)]
         with _named(subject):
-            dist.all_gather(found, x, group=self.group)
+            try:
+                dist.all_gather(found, x, group=self.group)
+            except RuntimeError:
+                self._compare(subject)
+                raise
         return found
 
     def add_up(self, subject: str, x: Tensor) -> Tensor:
@@ -156,6 +177,11 @@ class _named:
                 f"a rank did not answer while {self.subject} was exchanged: it has ended, or is "
                 f"somewhere else in the program. torch says: {told}"
             ) from error
+
+
+def _disagreement(subject: str, heard: list[str]) -> str:
+    each = "; ".join(f"rank {rank} has {_shown(x)}" for rank, x in enumerate(heard))
+    return f"ranks disagree on {subject}: {each}"
 
 
 def _shown(told: str) -> str:

@@ -48,22 +48,22 @@ def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named |
     return found[0], dict(zip(described, found[1:], strict=True))
 
 
-def leave(ranks: Ranks, y: Tensor, state: Named) -> Tensor:
-    """Send a rank's last state to the next; y is given back, and must be used.
+def leave(ranks: Ranks, outputs: tuple[Tensor, ...], state: Named) -> tuple[Tensor, ...]:
+    """Send a rank's last state to the next.
 
     Args:
         ranks: that hold the parts, in order.
-        y: the outputs of this rank's part.
+        outputs: of this rank's part. They are given back, and one of them must be used.
         state: after it.
     """
     if ranks.last:
-        return y
+        return outputs
     ranks.send("a state", _header(state), ranks.rank + 1)
     tensors = tuple(state.values())
     for x in tensors:
         ranks.send("a state", x.detach().cpu(), ranks.rank + 1)
     taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
-    found: Any = _Leave.apply(ranks, y, taped, *tensors)
+    found: Any = _Leave.apply(ranks, len(outputs), taped, *outputs, *tensors)
     return found
 
 
@@ -93,13 +93,16 @@ def _alike(ranks: Ranks, tensors: tuple[Tensor, ...]) -> list[Tensor]:
     return [x.new_empty(shape, dtype=getattr(torch, dtype)) for (dtype, shape), x in pairs]
 
 
-def from_last(ranks: Ranks, y: Tensor, state: Named) -> tuple[Tensor, Named]:
+def from_last(
+    ranks: Ranks, outputs: tuple[Tensor, ...], state: Named
+) -> tuple[tuple[Tensor, ...], Named]:
     """Outputs as they are, and the last rank's state on all ranks.
 
     A collective for each tensor, and one before them that says what they look like.
     """
-    found: Any = _FromLast.apply(ranks, y, *state.values())
-    return found[0], dict(zip(state, found[1:], strict=True))
+    count = len(outputs)
+    found: Any = _FromLast.apply(ranks, count, *outputs, *state.values())
+    return found[:count], dict(zip(state, found[count:], strict=True))
 
 
 class _Enter(torch.autograd.Function):
@@ -124,11 +127,13 @@ class _Enter(torch.autograd.Function):
 
 class _Leave(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, ranks: Ranks, y: Tensor, taped: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.ranks = ranks
+    def forward(
+        ctx: Any, ranks: Ranks, count: int, taped: Tensor, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.ranks, tensors = ranks, given[count:]
         ctx.like = [torch.empty(x.shape, dtype=x.dtype) if _floating(x) else None for x in tensors]
         ctx.devices = [x.device for x in tensors]
-        return y.view_as(y)
+        return tuple(y.view_as(y) for y in given[:count])
 
     @staticmethod
     @once_differentiable
@@ -140,28 +145,29 @@ class _Leave(torch.autograd.Function):
             else ranks.receive("the gradient of a state", like, ranks.rank + 1).to(device)
             for like, device in zip(ctx.like, ctx.devices, strict=True)
         ]
-        return (None, gradients[0], None, *found)
+        return (None, None, None, *gradients, *found)
 
 
 class _FromLast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, ranks: Ranks, y: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.ranks, ctx.floating = ranks, [_floating(x) for x in tensors]
+    def forward(ctx: Any, ranks: Ranks, count: int, *given: Tensor) -> tuple[Tensor, ...]:
+        tensors = given[count:]
+        ctx.ranks, ctx.count, ctx.floating = ranks, count, [_floating(x) for x in tensors]
         told = [ranks.from_last("the last state", x) for x in _alike(ranks, tensors)]
         ctx.mark_non_differentiable(
             *(x for x, floating in zip(told, ctx.floating, strict=True) if not floating)
         )
-        return (y.view_as(y), *told)
+        return (*(y.view_as(y) for y in given[:count]), *told)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
         ranks: Ranks = ctx.ranks
         found: list[Tensor | None] = []
-        for gradient, floating in zip(gradients[1:], ctx.floating, strict=True):
+        for gradient, floating in zip(gradients[ctx.count :], ctx.floating, strict=True):
             total = ranks.add_up("the gradient of the last state", gradient) if floating else None
             found.append(total if ranks.last else None)
-        return (None, gradients[0], *found)
+        return (None, None, *gradients[: ctx.count], *found)
 
 
 def _floating(x: Tensor) -> bool:
@@ -203,8 +209,12 @@ class Relay(Scan):
         last = {"state": found.last}
         if found.last_log_norm is not None:
             last["log_norm"] = found.last_log_norm
-        outputs = leave(ranks, found.outputs, last)
-        outputs, last = from_last(ranks, outputs, last)
+        outputs = (found.outputs,) if found.log_norm is None else (found.outputs, found.log_norm)
+        outputs, last = from_last(ranks, leave(ranks, outputs, last), last)
         return replace(
-            found, outputs=outputs, last=last["state"], last_log_norm=last.get("log_norm")
+            found,
+            outputs=outputs[0],
+            last=last["state"],
+            log_norm=outputs[1] if len(outputs) > 1 else None,
+            last_log_norm=last.get("log_norm"),
         )

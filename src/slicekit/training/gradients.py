@@ -38,8 +38,8 @@ class Objective:
         model: called as model(inputs, lengths=lengths).
         loss: the task's.
         settings: penalty, consistency, growth, isometry and autocast count.
-        processes: which share out every batch; gradients and figures are those of this process, and
-            add up to those of the joint batch.
+        processes: which share out every batch. Gradients are those of the joint batch, by torch's
+            engine where there are several; figures are those of this process, and add up.
 
     Raises:
         ValueError: if the settings ask for a penalty or features that the model does not have.
@@ -54,23 +54,13 @@ class Objective:
                 f"penalty={settings.penalty}, but {type(model).__name__} has no method "
                 "regularisation(); set penalty=0"
             )
-        if processes.sequence > 1 and (settings.growth or settings.isometry):
-            raise ValueError(
-                f"growth={settings.growth}, isometry={settings.isometry} with sequence="
-                f"{processes.sequence}: states are looked at along whole sequences; set both to 0"
-            )
-        self._model, self._loss = model, loss
-        self._settings, self._processes = settings, processes
-        self._device = device_of(model)
-        head = head_of(model) if settings.consistency else None
-        self._captured = None if head is None else CapturedFeatures(head)
-        carried = settings.growth or settings.isometry
-        self._layers = CapturedLayers(model) if carried else None
+        self._terms, self._processes = _Terms(model, loss, settings, processes), processes
+        self._engine = processes.engine(self._terms)
         self._open = ExitStack()
 
     def __enter__(self) -> "Objective":
         """Start to listen to features and layers."""
-        for captured in (self._captured, self._layers):
+        for captured in (self._terms.captured, self._terms.layers):
             if captured is not None:
                 self._open.enter_context(captured)
         return self
@@ -80,7 +70,7 @@ class Objective:
         self._open.close()
 
     def backward(self, joint: Batch, extra: Batch | None, pressure: float = 0.0) -> Tensor:
-        """Add the gradient to that of the parameters.
+        """Add the gradient of the joint batch to that of the parameters.
 
         Args:
             joint: the batch of all processes, on the CPU.
@@ -88,39 +78,62 @@ class Objective:
             pressure: share of their weights that isometry and growth have.
 
         Returns:
-            (4,): the objective, the mean loss, the share of right answers and the spread.
+            (4,): the objective, the mean loss, the share of right answers and the spread, each this
+            process's part of it.
 
         Raises:
             ValueError: if no position is supervised, or the logits have the wrong shape.
         """
+        total, figures = self._engine(joint, extra, pressure)
+        self._processes.backward(total)
+        return figures
+
+
+class _Terms(nn.Module):
+    """The objective as one module, so that an engine sees every use of a parameter in it."""
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, settings: Settings, processes: Processes
+    ) -> None:
+        super().__init__()
+        self.model, self._loss = model, loss
+        self._settings, self._processes = settings, processes
+        self._device = device_of(model)
+        head = head_of(model) if settings.consistency else None
+        self.captured = None if head is None else CapturedFeatures(head)
+        carried = settings.growth or settings.isometry
+        self.layers = CapturedLayers(model, processes) if carried else None
+
+    def forward(self, joint: Batch, extra: Batch | None, pressure: float) -> tuple[Tensor, Tensor]:
+        """This process's part of the objective, and of the figures."""
         loss, right, labels = self._run(joint)
         total, apart = loss, torch.zeros_like(loss)
         if self._settings.penalty:
-            norms = cast(Any, self._model).regularisation()
+            norms = cast(Any, self.model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
-        if self._layers is not None:
+        if self.layers is not None:
             weights = self._settings.isometry, self._settings.growth
-            total = total + pressure / self._processes.count * self._layers.take(*weights)
-        if self._captured is not None:
+            share = self._processes.share(joint)
+            total = total + pressure * share * self.layers.take(*weights)
+        if self.captured is not None:
             if joint.wants_numbers:
                 raise ValueError(
                     f"consistency={self._settings.consistency} of a task that wants numbers; "
                     "expected 0, since there are no classes"
                 )
-            features = labels.select(self._captured.take())
+            features = labels.select(self.captured.take())
             classes = joint.targets[joint.supervised].to(self._device)
             counts = torch.bincount(classes)
+            if joint.is_series:
+                counts = counts * self._processes.sequence
             apart = spread(features, labels.targets, counts, self._processes)
             accuracy = right.clone()
             self._processes.add_up(accuracy)
             total = total + self._settings.consistency * accuracy**4 * apart
-        total.backward()
-        total = total.detach()
         if extra is not None and self._processes.own(extra).inputs.shape[0]:
-            loss_of_extra, _, _ = self._run(extra)
-            loss_of_extra.backward()
-            total = total + loss_of_extra.detach()
-        return torch.stack([total, loss.detach(), right.to(total.dtype), apart.detach()])
+            total = total + self._run(extra)[0]
+        figures = torch.stack([total, loss, right, apart])
+        return total, figures.detach()
 
     def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
         """Mean loss and share of right answers, each this process's part of it."""
@@ -135,11 +148,11 @@ class Objective:
         chosen = labels.select(self._logits(own))
         right = self._loss.right(chosen, labels.targets).sum()
         loss = self._loss.total(chosen, labels.targets, labels.weights) / size
-        return loss, right / count, labels
+        return loss, right.to(loss.dtype) / count, labels
 
     def _logits(self, own: Batch) -> Tensor:
         """The model's answer, (batch, positions, outputs), without the cost of much padding."""
-        together = self._captured is not None or self._layers is not None
+        together = self.captured is not None or self.layers is not None
         together = together or self._processes.sequence > 1
         if together or not own.is_series or not _mostly_padding(own):
             return self._call(own)
@@ -150,7 +163,7 @@ class Objective:
     def _call(self, batch: Batch) -> Tensor:
         device = self._device
         with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
-            logits = self._model(batch.inputs.to(device), lengths=batch.lengths.to(device))
+            logits = self.model(batch.inputs.to(device), lengths=batch.lengths.to(device))
         return check_logits(logits, batch)
 
 

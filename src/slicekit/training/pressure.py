@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
 
 
@@ -68,13 +69,16 @@ class CapturedLayers:
 
     Args:
         model: with layers that have methods isometry_defect(inputs) and growth(inputs, lengths).
+        processes: that train it; None for one alone. Where they have parts of sequences, layers are
+            also told what their part goes on from, and the scan that carries disturbances over all.
 
     Raises:
         ValueError: if it has none.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, processes: Processes | None = None) -> None:
         """Find the layers; nothing listens yet."""
+        self._processes = processes or Processes()
         methods = ("isometry_defect", "growth")
         self._layers = [x for x in model.modules() if all(hasattr(x, name) for name in methods)]
         if not self._layers:
@@ -82,7 +86,7 @@ class CapturedLayers:
                 f"isometry or growth > 0, but {type(model).__name__} has no layer with methods "
                 "isometry_defect(inputs) and growth(inputs, lengths); set both to 0"
             )
-        self._inputs: dict[Any, tuple[Any, Any]] = {}
+        self._inputs: dict[Any, tuple[Any, Any, Any]] = {}
 
     def __enter__(self) -> "CapturedLayers":
         """Start to listen."""
@@ -115,13 +119,20 @@ class CapturedLayers:
         if not inputs:
             raise RuntimeError("the model called none of its layers, so there are no steps")
         found = []
-        for layer, (x, lengths) in inputs.items():
+        for layer, (x, state, lengths) in inputs.items():
+            scan = self._processes.scan_for(layer)
+            before = () if scan is None else (state,)
             if isometry:
-                found.append(isometry * layer.isometry_defect(x))
+                found.append(isometry * layer.isometry_defect(x, *before))
             if growth:
-                found.append(growth * layer.growth(x, lengths))
+                carried = () if scan is None else (state, scan)
+                found.append(growth * layer.growth(x, lengths, *carried))
         return torch.stack(found).sum()
 
     def _keep(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        x, _, lengths = (*given, None, None)[:3]
-        self._inputs[layer] = (named.get("x", x), named.get("lengths", lengths))
+        x, state, lengths = (*given, None, None)[:3]
+        self._inputs[layer] = (
+            named.get("x", x),
+            named.get("state", state),
+            named.get("lengths", lengths),
+        )

@@ -8,12 +8,13 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from slicekit.parallel.failures import LostRank
 from slicekit.tasks.base import Batch
 
 T = TypeVar("T")
+
+_engine_groups: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 LIMIT = timedelta(minutes=10)
 """How long a process waits for the others; one that has died is noticed at once."""
@@ -112,6 +115,10 @@ class Processes:
         """Let a model run on parts of sequences, if they are cut, while the context lasts."""
         return nullcontext()
 
+    def scan_for(self, layer: nn.Module) -> Any:
+        """How a layer's recurrence is carried over cut sequences; None if they are whole."""
+        return None
+
     def own(self, joint: Batch) -> Batch:
         """This process's sequences of a joint batch, or its part of them.
 
@@ -124,9 +131,21 @@ class Processes:
         """Replace each tensor by its sum over all processes."""
         return
 
-    def agree(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by that of the first process."""
-        return
+    def engine(self, objective: nn.Module) -> nn.Module:
+        """A module, to be called instead: its weights are then those of the first process."""
+        return objective
+
+    def backward(self, total: Tensor) -> None:
+        """Add to each parameter's gradient that of the sum of all processes' totals.
+
+        Args:
+            total: a scalar that the engine gave.
+        """
+        total.backward()
+
+    def share(self, joint: Batch) -> float:
+        """What this process's part of a joint batch counts for in a mean over all positions."""
+        return 1.0
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all processes, which have one shape."""
@@ -153,6 +172,7 @@ class TogetherProcesses(Processes):
         self._dist, self._ranks = dist, Ranks()
         self.rank, self.count = self._ranks.rank, self._ranks.count
         self.sequence = 1 if parallel is None else parallel.sequence
+        self._model: nn.Module | None = None  # whose windows bounds have to fall on
 
     @cached_property
     def mesh(self) -> Any:
@@ -166,7 +186,14 @@ class TogetherProcesses(Processes):
         """Give the model its hooks."""
         from slicekit.parallel.models import while_sharded
 
+        self._model = model
         return nullcontext() if self.sequence == 1 else while_sharded(model, self.mesh)
+
+    def scan_for(self, layer: nn.Module) -> Any:
+        """A scan over the processes that have parts of the same sequences."""
+        from slicekit.parallel.models import scan_for
+
+        return None if self.sequence == 1 else scan_for(layer, self.mesh)
 
     def own(self, joint: Batch) -> Batch:
         """This process's sequences, or its part of them."""
@@ -176,7 +203,7 @@ class TogetherProcesses(Processes):
         if self.sequence == 1:
             return share
         width = joint.inputs.shape[1]
-        start, stop = place(width, self.rank % self.sequence, self.sequence)
+        start, stop = place(width, self.rank % self.sequence, self.sequence, self._model)
         lengths = (share.lengths - start).clamp(0, stop - start)
         if joint.is_series:
             own = share.inputs[:, start:stop]
@@ -193,13 +220,34 @@ class TogetherProcesses(Processes):
             for x, part in zip(alike, parts, strict=True):
                 x.copy_(part.view_as(x))
 
-    def agree(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by that of the first process."""
-        for x in tensors:
-            held = x.detach().contiguous()
-            with self._ranks.named("the first weights"):
-                self._dist.broadcast(held, src=0)
-            x.detach().copy_(held)
+    def engine(self, objective: nn.Module) -> nn.Module:
+        """Under DistributedDataParallel, which adds up gradients while others are computed.
+
+        It has a group to itself: its messages leave when gradients are ready, which need not be at
+        the same place among those of sharded layers on all ranks.
+        """
+        from torch.nn.parallel import DistributedDataParallel
+
+        # A model may have parameters that it does not use. Torch complains where it finds none.
+        blank = next(objective.parameters()).detach().new_zeros(())
+        objective.register_parameter("unused", nn.Parameter(blank))
+        default: Any = self._dist.group.WORLD
+        if default not in _engine_groups:
+            _engine_groups[default] = self._dist.new_group(timeout=LIMIT)
+        with self._ranks.named("the first weights"):
+            return DistributedDataParallel(
+                objective, process_group=_engine_groups[default], find_unused_parameters=True
+            )
+
+    def backward(self, total: Tensor) -> None:
+        """By the engine, which takes a mean."""
+        with self._ranks.named("gradients"):
+            (self.count * total).backward()
+
+    def share(self, joint: Batch) -> float:
+        """Its share of the sequences, and of their positions."""
+        own = self.own(joint).inputs.shape[1] / joint.inputs.shape[1]
+        return own / self.shares
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all processes."""

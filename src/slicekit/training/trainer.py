@@ -61,7 +61,8 @@ class Trainer:
             )
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
         self.progress = Progress()
-        processes.agree(model.state_dict().values())
+        # From then on all processes have the weights of the first.
+        self._objective = Objective(model, task.loss, settings, processes)
         self._device = device_of(model)
         self._parameters = list(trained_parameters(model).values())
         self._lengths = settings.lengths or task.train_lengths
@@ -71,7 +72,6 @@ class Trainer:
         self._optimiser = make_optimiser(model, settings)
         self._average = None if settings.average is None else Average(model, settings.average)
         self._data = torch.Generator().manual_seed(settings.seed)
-        self._objective = Objective(model, task.loss, settings, processes)
         # What is wrong with the range of lengths should come out now, not at the first validation.
         if task.held_out and task.batches("validation") is None:
             task.sample(1, self._validation_lengths, torch.Generator(), "validation")
@@ -111,7 +111,7 @@ class Trainer:
         pressure = self._pressure.share(progress.step, longest)
         figures = self._objective.backward(batch, helper, pressure)
         gradients = [x.grad for x in self._parameters if x.grad is not None]
-        self.processes.add_up(figures, *gradients)
+        self.processes.add_up(figures)
         norm = get_total_norm(gradients)
         objective, loss, accuracy, spread, size = torch.cat([figures, norm.reshape(1)]).tolist()
         self._check_finite(objective, size)
