@@ -33,6 +33,11 @@ def test_every_structure_has_its_parts_and_an_unknown_one_is_refused() -> None:
     assert len({x.name for x in plans}) == len(plans) == 2 * len(NAMES) + len(LOOPED) + len(ACTIONS)
     assert THEOREMS.keys() == set(NAMES)
     assert all(len(x.options["draws"]) >= 5 for x in plans if "draws" in x.options)
+    first, other = (
+        make("expressivity").wanted(Choice(seeds=(seed,)), {})[0].options["draws"]
+        for seed in (0, 3)
+    )
+    assert not set(first) & set(other), "another seed draws other matrices"
     with pytest.raises(ValueError, match="did you mean 'block-4'"):
         make("expressivity").wanted(Choice(models=("blok-4",)), {})
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from slicekit.catalogue.series import STRUCTURES
 from slicekit.studies import Choice, Outcome, Plan, make
 from slicekit.studies.line_ups import SLICES
+from slicekit.studies.records import read_record
 from slicekit.studies.runs import finished, perform
 from slicekit.studies.scan_costs import CASES, behind, cells
 
@@ -64,3 +66,11 @@ def test_others_are_shown_as_multiples_of_ours(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     study.draw(Choice(), [outcome], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_record_ours_is_ahead_wherever_the_facts_say_that_kernels_run() -> None:
+    record = read_record(make("scan-costs"), Path(__file__).parents[2] / "results")
+    assert record is not None
+    for outcome in record.outcomes:
+        assert STRUCTURES[outcome.plan.model](128).facts.efficient == "yes"
+        assert not behind(outcome), outcome.plan.name

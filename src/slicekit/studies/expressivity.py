@@ -37,6 +37,9 @@ QUICK: dict[str, dict[str, Any]] = {
     GROUPS: {"groups": ["a5"]},
 }
 
+SEEDS_APART = 1000
+"""Between the first draws of two seeds of the study."""
+
 GOOD = 0.1
 """An error below this counts as a fit."""
 
@@ -81,17 +84,11 @@ class Expressivity(Study):
         own = {WORDS: NAMES, FITS: NAMES, LOOPS: LOOPED, GROUPS: tuple(ACTIONS)}
         models = self.chosen_models(choice)
         return [
-            Plan(
-                f"{part}/{model}",
-                TASKS[part],
-                model,
-                Settings(steps=1, seed=0),
-                (),
-                dict(QUICK[part] if choice.quick else OPTIONS[part]),
-            )
+            _plan(choice, part, model, seed)
             for part, names in own.items()
             for model in models
             if model in names
+            for seed in ((0,) if part == GROUPS else self.chosen_seeds(choice))
         ]
 
     def chosen_models(self, choice: Choice) -> tuple[str, ...]:
@@ -148,6 +145,15 @@ class Expressivity(Study):
         figures.legend(axes[2])
         figures.legend(axes[3])
         figures.write(made, path)
+
+
+def _plan(choice: Choice, part: str, model: str, seed: int) -> Plan:
+    """A run; another seed draws other matrices."""
+    options = dict(QUICK[part] if choice.quick else OPTIONS[part])
+    if seed:
+        options["draws"] = [SEEDS_APART * seed + draw for draw in options["draws"]]
+    place = f"{part}/{model}" + (f"/seed-{seed}" if seed else "")
+    return Plan(place, TASKS[part], model, Settings(steps=1, seed=seed), (), options)
 
 
 def of_part(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
