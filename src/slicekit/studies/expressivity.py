@@ -182,7 +182,7 @@ def _shown(values: Sequence[float] | None) -> str:
     if not values:
         return NOTHING
     mean, spread = mean_and_spread(values)
-    return f"{mean:.3g} ± {spread:.1g}" if spread else f"{mean:.3g}"
+    return f"{mean:.3g} ± {spread:.1g}" if spread > 1e-6 * abs(mean) else f"{mean:.3g}"
 
 
 def _share(values: Sequence[float] | None, limit: float) -> str:
