@@ -126,6 +126,8 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
     X, times = unpacked(X, times)
+    if isinstance(X, list | tuple) and not X:
+        raise ValueError(f"X is an empty {type(X).__name__}; expected at least one series")
     X, times = _unpaired(X, times)
     series = _as_list(X)
     if series is not None:

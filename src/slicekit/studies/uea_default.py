@@ -23,11 +23,12 @@ def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Pl
         for data_set in sets
         for model in NAMES
         if model in models and classifiers.installed(model)
-        for seed in _seeds(choice, model)
+        for seed in seeds(choice, model)
     ]
 
 
-def _seeds(choice: Choice, model: str) -> tuple[int, ...]:
+def seeds(choice: Choice, model: str) -> tuple[int, ...]:
+    """Five, unless the user wants others; DTW has none."""
     if model == WARPING:
         return (0,)
     return choice.seeds or (SEEDS[:1] if choice.quick else SEEDS)

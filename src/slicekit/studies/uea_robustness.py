@@ -8,7 +8,7 @@ from slicekit.studies import classifiers
 from slicekit.studies.classifiers import BOTH, HYDRA, NAMES, OURS, ROCKET
 from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.tables import NOTHING, Table, mean_and_deviation
-from slicekit.studies.uea_default import accuracy_cell, classifier_plan
+from slicekit.studies.uea_default import accuracy_cell, classifier_plan, seeds
 
 LONG = ("MotorImagery", "PenDigits")
 """Data sets that take longest; they are left out unless the user names them."""
@@ -34,7 +34,7 @@ def plans(choice: Choice, sets: Sequence[str], models: Sequence[str]) -> list[Pl
         for model in METHODS
         if model in models and classifiers.installed(model)
         for share in (QUICK_SHARES if choice.quick else SHARES)
-        for seed in choice.seeds or (0,)
+        for seed in seeds(choice, model)
     ]
 
 
