@@ -61,6 +61,14 @@ def test_results_of_a_study_without_times_will_do_as_a_record(tmp_path: Path) ->
     assert add_to_record(STUDY, again, tmp_path).outcomes[1] == new, "times that are known stay"
 
 
+def test_tables_of_a_record_are_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+    exact = [replace(x, seconds=2.4999) for x in outcomes("bd-slice")]
+    record = add_to_record(STUDY, exact, tmp_path)
+    again = read_record(STUDY, tmp_path)
+    assert again is not None and again.outcomes[0].seconds == record.outcomes[0].seconds == 2.5
+    assert (tmp_path / "a5-lengths.md").read_text() == again.as_markdown()
+
+
 def test_models_with_the_same_seeds_share_a_command() -> None:
     found = [*outcomes("bd-slice", "de-lncde", seeds=(0, 1)), *outcomes("d-slice")]
     assert commands(STUDY, found) == [

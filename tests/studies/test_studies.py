@@ -14,7 +14,9 @@ from slicekit.studies.line_ups import SIZES, SLICES
 from slicekit.studies.tables import Table
 from tests.studies.outcomes import made_up
 
-ELSEWHERE = {"uea", "scan-costs", "expressivity", "over-sampling", "stacking"}
+ELSEWHERE = {
+    *("uea", "scan-costs", "expressivity", "over-sampling", "stacking", "estimator-settings"),
+}
 """Studies that need data, train nothing or choose sizes: each has a file of tests of its own."""
 
 every_study = pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Record:
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
     """What came of a run, and nothing of what no one knows."""
-    seconds = round(outcome.seconds, 2) if math.isfinite(outcome.seconds) else None
+    seconds = outcome.seconds if math.isfinite(outcome.seconds) else None
     told = outcome.as_dict() | {"seconds": seconds}
     return {name: x for name, x in told.items() if x is not None or name not in PASSING}
 
@@ -122,7 +122,7 @@ def _outcome(run: dict[str, Any], version: str | None) -> Outcome:
 
 
 def recorded(study: "Study", outcomes: Sequence[Outcome]) -> Record:
-    """A record, in the order of the tables, without the places of one machine."""
+    """A record, in the order of the tables: no places of one machine, seconds to a hundredth."""
     own = {x.plan.name: _anywhere(x) for x in outcomes}
     standing = Standing(outcomes=own)
     _, ordered = gathered(study, study.recorded(outcomes), standing, None)
@@ -131,7 +131,8 @@ def recorded(study: "Study", outcomes: Sequence[Outcome]) -> Record:
 
 def _anywhere(outcome: Outcome) -> Outcome:
     options = {name: x for name, x in outcome.plan.options.items() if name not in ELSEWHERE}
-    return replace(outcome, plan=replace(outcome.plan, options=options))
+    plan = replace(outcome.plan, options=options)
+    return replace(outcome, plan=plan, seconds=round(outcome.seconds, 2))
 
 
 def add_to_record(study: "Study", found: Sequence[Outcome], folder: Path) -> Record:

@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Loss(ABC):
@@ -52,13 +51,17 @@ class CrossEntropy(Loss):
 
     def each(self, answers: Tensor, targets: Tensor) -> Tensor:
         """-Σ_k q_k log p_k."""
-        return F.cross_entropy(answers, targets, reduction="none", label_smoothing=self.smoothing)
+        return nn.functional.cross_entropy(
+            answers, targets, reduction="none", label_smoothing=self.smoothing
+        )
 
     def total(self, answers: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """The sum over the positions, in one call where they count alike."""
         if weights is not None:
             return super().total(answers, targets, weights)
-        return F.cross_entropy(answers, targets, reduction="sum", label_smoothing=self.smoothing)
+        return nn.functional.cross_entropy(
+            answers, targets, reduction="sum", label_smoothing=self.smoothing
+        )
 
     def plain(self) -> "CrossEntropy":
         """-log p_y."""
