@@ -7,8 +7,9 @@ A flow asks the structure for what it needs and does not know which it is.
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from slicekit.descriptions.checks import check_size, check_substeps
 from slicekit.handles import Handled, recall
-from slicekit.paths.cutting import cut
+from slicekit.paths.cutting import OpenWindow, Windows, cut
 from slicekit.paths.lie_bases import LieBasis, hall
 from slicekit.paths.windows import Duration
 from slicekit.structures import Parameters, Structure, Transition
@@ -27,9 +28,11 @@ class Flow(Handled):
 
     Attributes:
         citations: keys into `slicekit.citations`.
+        windowed: whether a step is a whole window, as that of `LogODE` is.
     """
 
     citations: ClassVar[tuple[str, ...]] = ()
+    windowed: ClassVar[bool] = False
 
     @abstractmethod
     def transition(
@@ -92,6 +95,23 @@ class Exponential(Flow):
         return structure.combine(parameters, increments).exponential(self.substeps)
 
 
+@dataclass(frozen=True, eq=False)
+class WindowSteps:
+    """The steps of a path under the Log-ODE method.
+
+    Attributes:
+        structure: that of the windows' generators.
+        parameters: those of the brackets.
+        windows: the path, cut; their log-signatures are the increments of the steps.
+        counts: (batch,) how many steps each sequence has; None where all have as many.
+    """
+
+    structure: Structure
+    parameters: Parameters
+    windows: Windows
+    counts: Tensor | None
+
+
 @dataclass(frozen=True)
 class LogODE(Flow):
     """The Log-ODE method: one step for each window, with the log-signature of the path over it.
@@ -121,13 +141,14 @@ class LogODE(Flow):
     window: int | Duration
     flow: Flow = Exponential()
     citations: ClassVar[tuple[str, ...]] = ("walker2024logncde", "morrill2021")
+    windowed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check depth and window."""
         check_size("depth", self.depth)
         if not isinstance(self.window, Duration):
             check_size("window", self.window)
-        if isinstance(self.flow, LogODE) or not isinstance(self.flow, Flow):
+        if not isinstance(self.flow, Flow) or self.flow.windowed:
             raise TypeError(f"flow={self.flow!r}; expected Exponential() or Euler() for a window")
 
     def basis(self, structure: Structure, channels: int) -> LieBasis:
@@ -145,14 +166,39 @@ class LogODE(Flow):
             _warn_dense(repr(structure), structure.dim, self.depth)
         return lifted
 
+    def steps(
+        self,
+        structure: Structure,
+        parameters: Callable[[LieBasis], Parameters],
+        increments: Tensor,
+        before: OpenWindow | None = None,
+        lengths: Tensor | None = None,
+    ) -> WindowSteps:
+        """Cut a path, and lift a structure to its windows.
+
+        Args:
+            structure: of A^1..A^channels.
+            parameters: gives those of the brackets in a basis, as `structure.lift_parameters` does.
+            increments: (batch, length, channels).
+            before: the window that an earlier part of the path left open.
+            lengths: (batch,) int64, the number of increments of each sequence, or None for all.
+        """
+        basis = self.basis(structure, increments.shape[-1])
+        if increments.shape[1]:
+            windows = cut(increments, basis, self.window, before, lengths)
+        else:
+            windows = Windows.none(increments, basis, self.window, before)
+        regular = lengths is None and before is None and isinstance(self.window, int)
+        counts = None if regular else windows.counts
+        return WindowSteps(self.lift(structure), parameters(basis), windows, counts)
+
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
     ) -> Transition:
         """The transitions of all windows of increments (batch, length, channels)."""
-        basis = self.basis(structure, increments.shape[-1])
-        signatures = cut(increments, basis, self.window).signatures
-        lifted, own = self.lift(structure), structure.lift_parameters(parameters, basis)
-        return resolve(lifted, self.flow).transition(lifted, own, signatures)
+        made = self.steps(structure, partial(structure.lift_parameters, parameters), increments)
+        flow = resolve(made.structure, self.flow)
+        return flow.transition(made.structure, made.parameters, made.windows.signatures)
 
 
 @lru_cache(maxsize=256)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicekit import JointDPLR
+from slicekit import Diagonal, DirectSum, JointDPLR, Sparse, WalshHadamard
 from slicekit.flows import resolve
-from slicekit.structures import DiagonalTransition, SumTransition, Transition
+from slicekit.structures import DiagonalTransition, Structure, SumTransition, Transition
 from tests.market import CHANNELS, STRUCTURES
 
 
@@ -49,3 +49,18 @@ def test_large_matrices_are_probed_without_bias() -> None:
     found = torch.stack([transition.isometry_defect() for _ in range(400)])
     mean, error = found.mean(0), found.std(0) / 400**0.5
     assert ((mean - dense_defect(transition)).abs() < 4 * error).all()
+
+
+@pytest.mark.parametrize(
+    ("structure", "expected"),
+    [
+        (Diagonal(4), True),
+        (Sparse(4, density=0.5), False),
+        (WalshHadamard(4), False),
+        (DirectSum(Diagonal(2), Sparse(4, density=0.5)), True),
+        (DirectSum(WalshHadamard(4), Sparse(4, density=0.5)), False),
+    ],
+    ids=repr,
+)
+def test_a_structure_says_whether_it_has_isometries(structure: Structure, expected: bool) -> None:
+    assert structure.has_isometries is expected

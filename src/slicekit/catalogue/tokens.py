@@ -184,8 +184,7 @@ def undisturbed(structure: Structure, words: bool) -> Recipe:
     stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
     if not words:
         return Recipe(stack, FAST_LANGUAGES, width, layers=2)
-    isometries = not isinstance(structure, Sparse | WalshHadamard)
-    settings = FAST_WORDS if isometries else replace(FAST_WORDS, **WITHOUT_ISOMETRIES)
+    settings = FAST_WORDS if structure.has_isometries else replace(FAST_WORDS, **WITHOUT_ISOMETRIES)
     return Recipe(stack, settings, width)
 
 

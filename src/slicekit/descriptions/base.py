@@ -59,6 +59,7 @@ class Description:
     Attributes:
         dim: d_h, the size of the state.
         exponential_only: whether I + A makes no sense here.
+        has_isometries: whether some transition other than the identity is orthogonal.
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
     """
 
@@ -74,6 +75,7 @@ class Description:
     )
     dim: int
     exponential_only: bool = False
+    has_isometries: bool = True
     ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -30,6 +30,11 @@ class Composite(Started):
         object.__setattr__(self, "ragged", tuple(ragged))
         object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
 
+    @property
+    def has_isometries(self) -> bool:  # type: ignore[override]
+        """Whether a part has: the others may be the identity meanwhile."""
+        return any(part.has_isometries for part in self.parts)
+
     def own(self, parameters: Mapping[str, Array]) -> list[dict[str, Array]]:
         """Each part's parameters under the part's own names."""
         return [

@@ -18,6 +18,7 @@ class Sparse(Started):
     epsilon: float | None = None
     scale: float = field(default=1.0, kw_only=True)
     ragged = ("values", "places")
+    has_isometries = False
     facts: ClassVar[Facts] = Facts(
         model="S-SLiCE",
         matrix="mask ⊙ full",

@@ -14,6 +14,7 @@ class WalshHadamard(Started):
     dim: int
     bounded: bool = True
     scale: float = field(default=1.0, kw_only=True)
+    has_isometries = False
     facts: ClassVar[Facts] = Facts(
         model="WH-SLiCE",
         matrix="H diag(d)",

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import check_positive
+from slicekit.checks import HALF, check_positive
 
 
 @runtime_checkable
@@ -168,8 +168,7 @@ class Pointwise(nn.Module):
     def forward(self, x: Tensor, previous: Tensor | None = None) -> Tensor:
         """module(x), in the module's precision where that is half."""
         own = next((p.dtype for p in self.module.parameters()), x.dtype)
-        half = own in (torch.bfloat16, torch.float16)
-        increments = self.module(x.to(own)).to(x.dtype) if half else self.module(x)
+        increments = self.module(x.to(own)).to(x.dtype) if own in HALF else self.module(x)
         if increments.shape[-1] != self._channels:
             raise ValueError(
                 f"Pointwise was declared with channels={self._channels}, but its module gives "

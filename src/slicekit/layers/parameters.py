@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import concrete
+from slicekit.checks import HALF, concrete
 
 
 class OwnedTensors(nn.Module):
@@ -41,8 +41,7 @@ class OwnedTensors(nn.Module):
         found = {name: getattr(self, name) for name in self._names}
         if dtype is None:
             return found
-        half = (torch.float16, torch.bfloat16)
-        return {name: x.to(dtype) if x.dtype in half else x for name, x in found.items()}
+        return {name: x.to(dtype) if x.dtype in HALF else x for name, x in found.items()}
 
     def stored(self) -> list[Tensor]:
         """The tensors that the module itself holds, without asking for each by its name."""

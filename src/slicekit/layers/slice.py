@@ -20,6 +20,7 @@ from slicekit.checks import (
 )
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
+from slicekit.layers.disturbances import growth, isometry_defect
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.fused import quick_pass
 from slicekit.layers.initial_states import FirstInput, InitialState
@@ -30,13 +31,10 @@ from slicekit.layers.stepping import quick_step
 from slicekit.layers.windowed import Places, open_window, places, run_windows
 from slicekit.paths import Tabulated, mask_past_end
 from slicekit.paths.cutting import OpenWindow
+from slicekit.paths.tabulated import densely, full_precision
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
-
-DEFECT_ROWS, DISTURBED = 64, 64
-"""How many steps are looked at for their distance from isometries, and how many sequences for the
-growth of disturbances."""
 
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
@@ -99,7 +97,7 @@ class SLiCE(nn.Module):
                 "direction and norm can't be carried apart"
             )
         resolve(structure, flow)
-        if affine and isinstance(flow, LogODE):
+        if affine and flow is not None and flow.windowed:
             raise ValueError(
                 "affine=True with LogODE(): an affine input has no place in a window's "
                 "log-signature"
@@ -211,13 +209,13 @@ class SLiCE(nn.Module):
             blank = torch.empty(1, device=x.device).expand(x.shape[0], x.shape[1] - skip, 1)
             return places(self, blank, skip, state, lengths)
         with torch.no_grad():
-            path = _dense(self._increments(_full(x), state, skip))
+            path = densely(self._increments(full_precision(x), state, skip))
             return places(self, path, skip, state, lengths)
 
     @property
     def windowed(self) -> bool:
         """Whether outputs stand at the ends of windows, and not at every element."""
-        return isinstance(self.flow, LogODE)
+        return self.flow is not None and self.flow.windowed
 
     def trajectory(
         self,
@@ -242,7 +240,7 @@ class SLiCE(nn.Module):
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
         given = x.dtype
         with autocast_off(x.device):
-            states, final = self._trajectory(_full(x), state, lengths, scan or self.scan)
+            states, final = self._trajectory(full_precision(x), state, lengths, scan or self.scan)
         plain = None if isinstance(states, Projective) else states
         warn_if_exploded(self, final["hidden"], plain)
         if isinstance(states, Projective):
@@ -261,7 +259,7 @@ class SLiCE(nn.Module):
         steps = None if lengths is None else (lengths - skip).clamp_min(0)
         opened = None
         if isinstance(self.flow, LogODE):
-            path = _dense(increments)
+            path = densely(increments)
             if steps is not None and path.shape[1]:
                 path = mask_past_end(path, steps)
             opened = open_window(state, x.dtype)
@@ -274,7 +272,7 @@ class SLiCE(nn.Module):
         elif increments.shape[1] == 0 and not (scan is not None and scan.collective):
             states, last = nothing_after(hidden), hidden
         elif increments.shape[1] == 0:  # other processes count on this one: a step of zero
-            still = _dense(increments).new_zeros(x.shape[0], 1, increments.shape[-1])
+            still = densely(increments).new_zeros(x.shape[0], 1, increments.shape[-1])
             weights, driven = self.A(x.dtype), self._affine(still)
             states, last = solve(self.structure, weights, still, hidden, self.flow, scan, driven)
             states = without_steps(states)
@@ -377,19 +375,7 @@ class SLiCE(nn.Module):
         Raises:
             ValueError: under `LogODE`, whose steps are windows.
         """
-        if isinstance(self.flow, LogODE):
-            raise ValueError(f"flow={self.flow!r}; expected a flow whose steps are elements")
-        with autocast_off(x.device):
-            if isinstance(x, Tabulated) and self.pointwise:
-                rows = _full(x).map(self.drive).table
-            else:
-                path = _full(x.dense() if isinstance(x, Tabulated) else x)
-                rows = _dense(self._increments(path, state, 0)).flatten(0, 1)
-            if rows.shape[0] > DEFECT_ROWS:
-                rows = rows[torch.randint(rows.shape[0], (DEFECT_ROWS,), device=rows.device)]
-            flow = resolve(self.structure, self.flow)
-            made = flow.transition(self.structure, self.A(rows.dtype), rows)
-            return made.isometry_defect().mean()
+        return isometry_defect(self, x, state)
 
     def growth(
         self,
@@ -418,29 +404,7 @@ class SLiCE(nn.Module):
         Raises:
             ValueError: under `LogODE`, whose steps are windows.
         """
-        if isinstance(self.flow, LogODE):
-            raise ValueError(f"flow={self.flow!r}; expected a flow whose steps are elements")
-        if isinstance(x, Tabulated) and not self.pointwise:
-            x = x.dense()
-        check_input(self, x, None)
-        if lengths is not None:
-            lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
-            x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
-            lengths = lengths[:DISTURBED]
-        few = slice(DISTURBED)
-        x = Tabulated(x.table, x.index[few]) if isinstance(x, Tabulated) else x[few]
-        with autocast_off(x.device):
-            increments = self._increments(_full(x), _first(state, DISTURBED), 0)
-            size = (x.shape[0], self.structure.dim)
-            drawn = torch.randn(size, dtype=increments.dtype, device=increments.device)
-            direction = nn.functional.normalize(drawn, dim=-1)
-            start = Projective(direction, drawn.new_zeros(x.shape[0]))
-            weights = self.A(increments.dtype)
-            carried, _ = solve(
-                self.structure, weights, increments, start, self.flow, scan, None, lengths
-            )
-            assert isinstance(carried, Projective)
-            return (2 * carried.log_norm).clamp_min(0).square().mean()
+        return growth(self, x, lengths, state, scan)
 
     @property
     def citations(self) -> tuple[str, ...]:
@@ -474,22 +438,6 @@ def _structure_citations(structure: Structure) -> tuple[str, ...]:
     own = () if facts is None else facts.citations
     parts = structure.parts if isinstance(structure, DirectSum) else ()
     return (*own, *(key for part in parts for key in _structure_citations(part)))
-
-
-def _full(x: Tensor | Tabulated) -> Any:
-    """Half precision as float32."""
-    if x.dtype not in (torch.bfloat16, torch.float16):
-        return x
-    return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()
-
-
-def _first(state: State | None, count: int) -> State | None:
-    """Of the first sequences."""
-    return None if state is None else state.map(lambda x: x[:count])
-
-
-def _dense(x: Tensor | Tabulated) -> Tensor:
-    return x.dense() if isinstance(x, Tabulated) else x
 
 
 def _draws(drive: Drive) -> bool:

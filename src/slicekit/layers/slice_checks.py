@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slicekit.checks import check_floating, check_shape, concrete
+from slicekit.checks import HALF, check_floating, check_shape, concrete
 from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.state import State
 from slicekit.paths import Tabulated
@@ -25,8 +25,8 @@ def check_input(layer: "SLiCE", x: Tensor | Tabulated, state: State | None) -> N
         check_floating("x", x)
     if x.shape[1] < 1:
         raise ValueError("x has length 0; an empty sequence has no steps")
-    own, half = layer.A.floating()[0].dtype, (torch.bfloat16, torch.float16)
-    if x.dtype != own and x.dtype not in half and own not in half:
+    own = layer.A.floating()[0].dtype
+    if x.dtype != own and x.dtype not in HALF and own not in HALF:
         raise TypeError(f"x has dtype {x.dtype}, but the layer has {own}; expected one dtype")
     if state is None:
         return

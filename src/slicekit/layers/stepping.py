@@ -14,7 +14,7 @@ from torch import Tensor
 
 from slicekit.choices import kernel_serves
 from slicekit.dispatch import surrounded
-from slicekit.flows import LogODE, resolve
+from slicekit.flows import resolve
 from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
@@ -86,7 +86,7 @@ def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | N
     drive, structure = layer.drive, layer.structure
     if not available() or type(drive) is not TimeAndInput or layer.scan is not None:
         return None
-    if isinstance(layer.flow, LogODE) or changed(type(layer)):
+    if layer.windowed or changed(type(layer)):
         return None
     if layer.B is not None or layer.projective or x.dtype not in (torch.float32, torch.float64):
         return None

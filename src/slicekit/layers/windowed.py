@@ -5,7 +5,8 @@ of what has come of it, and how much of it has passed. An output inside a window
 is the state now, and the state at the window's end takes its place.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,9 +17,10 @@ from slicekit.checks import concrete
 from slicekit.dispatch import surrounded
 from slicekit.flows import LogODE
 from slicekit.layers.state import State
-from slicekit.paths.cutting import OpenWindow, Windows, cut, ends
+from slicekit.paths.cutting import OpenWindow, ends
 from slicekit.paths.lie_bases import LieBasis
-from slicekit.scans import Projective, Scan, solve
+from slicekit.scans import Projective, Scan
+from slicekit.scans.entry import solve_steps
 from slicekit.structures import Parameters
 
 if TYPE_CHECKING:
@@ -77,43 +79,20 @@ def run_windows(
         States at the ends of the windows, the state at the start of the window that is open at the
         end, and that window.
     """
-    flow, structure, basis = layer.flow, layer.structure, layer.basis
-    assert isinstance(flow, LogODE) and basis is not None
-    windows = _windows(increments, basis, flow.window, before, steps)
-    signatures, counts = windows.signatures, windows.counts
-    regular = steps is None and before is None and isinstance(flow.window, int)
+    flow = layer.flow
+    assert isinstance(flow, LogODE)
+    lift = partial(_lift, layer, increments.dtype)
+    made = flow.steps(layer.structure, lift, increments, before, steps)
+    windows = made.windows
     collective = scan is not None and scan.collective
     if collective:  # a step of zero before the others, after which stands the state they start from
-        signatures, counts = torch.nn.functional.pad(signatures, (0, 0, 1, 0)), counts + 1
-    states, _ = solve(
-        flow.lift(structure),
-        _lift(layer, basis, increments.dtype),
-        signatures,
-        hidden,
-        flow.flow,
-        scan,
-        None,
-        None if regular else counts,
-    )
+        signatures = torch.nn.functional.pad(windows.signatures, (0, 0, 1, 0))
+        counts = None if made.counts is None else made.counts + 1
+        made = replace(made, windows=replace(windows, signatures=signatures), counts=counts)
+    states, _ = solve_steps(flow, made, hidden, scan)
     if collective:
         hidden, states = _split_first(states)
     return states, _after(states, hidden, windows.closed), windows.open
-
-
-def _windows(
-    increments: Tensor,
-    basis: LieBasis,
-    window: Any,
-    before: OpenWindow | None,
-    steps: Tensor | None,
-) -> Windows:
-    """The path, cut, also where there is nothing of it."""
-    if increments.shape[1]:
-        return cut(increments, basis, window, before, steps)
-    batch = increments.shape[0]
-    none = increments.new_zeros(batch, dtype=torch.int64)
-    opened = before or OpenWindow.empty(increments, basis, window)
-    return Windows(increments.new_zeros(batch, 0, basis.size), none, none, opened)
 
 
 def _split_first(states: Any) -> tuple[Any, Any]:
@@ -125,7 +104,7 @@ def _split_first(states: Any) -> tuple[Any, Any]:
     return states[:, 0], states[:, 1:]
 
 
-def _lift(layer: "SLiCE", basis: LieBasis, dtype: torch.dtype) -> Parameters:
+def _lift(layer: "SLiCE", dtype: torch.dtype, basis: LieBasis) -> Parameters:
     """The parameters of the brackets; kept while nothing is trained, because steps ask again."""
     own = layer.A(dtype)
     if torch.is_grad_enabled() or not concrete(*own.values()) or surrounded():

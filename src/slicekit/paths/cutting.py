@@ -54,6 +54,20 @@ class Windows:
     closed: Tensor
     open: OpenWindow
 
+    @classmethod
+    def none(
+        cls,
+        increments: Tensor,
+        basis: LieBasis,
+        window: "int | Duration",
+        before: OpenWindow | None,
+    ) -> "Windows":
+        """Those of a path without increments."""
+        batch = increments.shape[0]
+        counts = increments.new_zeros(batch, dtype=torch.int64)
+        opened = before or OpenWindow.empty(increments, basis, window)
+        return cls(increments.new_zeros(batch, 0, basis.size), counts, counts, opened)
+
 
 def cut(
     increments: Tensor,

@@ -7,12 +7,14 @@ exact through maps that are pointwise and deterministic: no dropout, no mixing o
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from slicekit.checks import (
+    HALF,
     Lengths,
     check_floating,
     check_lengths,
@@ -165,3 +167,15 @@ class Tabulated:
         """
         table = functional.pad(self.table, (0, 0, 0, 1))
         return table, torch.where(self.index < 0, self.vocabulary, self.index)
+
+
+def densely(x: Tensor | Tabulated) -> Tensor:
+    """Position by position."""
+    return x.dense() if isinstance(x, Tabulated) else x
+
+
+def full_precision(x: Any) -> Any:
+    """Half precision as float32, of a tensor or of `Tabulated`."""
+    if x.dtype not in HALF:
+        return x
+    return x.map(Tensor.float) if isinstance(x, Tabulated) else x.float()

@@ -3,6 +3,7 @@ runs transitions that someone else made.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import torch
@@ -17,9 +18,8 @@ from slicekit.checks import (
     check_shape,
 )
 from slicekit.dispatch import autocast_off
-from slicekit.flows import Flow, LogODE, resolve
+from slicekit.flows import Flow, LogODE, WindowSteps, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
-from slicekit.paths.cutting import cut
 from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
 from slicekit.scans.fused import solve_at_once
@@ -155,22 +155,28 @@ def _solve_windows(
     if lengths is not None:
         lengths = check_lengths(lengths, path.shape[0], path.shape[1], device=path.device)
         path = mask_past_end(path, lengths)
-    basis = flow.basis(structure, path.shape[-1])
-    windows = cut(path, basis, flow.window, None, lengths)
-    ragged = lengths is not None or not isinstance(flow.window, int)
-    states, last = solve(
-        flow.lift(structure),
-        structure.lift_parameters(computed(parameters), basis),
-        windows.signatures,
+    lift = partial(structure.lift_parameters, computed(parameters))
+    steps = flow.steps(structure, lift, path, lengths=lengths)
+    states, last = solve_steps(flow, steps, initial_state, scan)
+    if isinstance(states, Projective):
+        return Projective(states.direction.to(given), states.log_norm), last
+    return states.to(given), last
+
+
+def solve_steps(
+    flow: LogODE, steps: WindowSteps, initial_state: Any, scan: Scan | None
+) -> tuple[Any, Any]:
+    """Run the windows of a path: what `solve` gives for their log-signatures."""
+    return solve(
+        steps.structure,
+        steps.parameters,
+        steps.windows.signatures,
         initial_state,
         flow.flow,
         scan,
         None,
-        windows.counts if ragged else None,
+        steps.counts,
     )
-    if isinstance(states, Projective):
-        return Projective(states.direction.to(given), states.log_norm), last
-    return states.to(given), last
 
 
 def propagate(

@@ -216,6 +216,7 @@ class Structure(Description, Handled):
     Attributes:
         dim: d_h, the size of the state.
         exponential_only: whether I + A makes no sense here.
+        has_isometries: whether some transition other than the identity is orthogonal.
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
     """
 
