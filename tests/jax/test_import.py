@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 import slicekit
 import slicekit.jax as sj
 
@@ -18,8 +20,17 @@ assert "torch" not in sys.modules
 """
 
 
-def test_torch_is_never_imported() -> None:
-    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+WITHOUT_JAX = """
+import sys
+import slicekit, torch
+slicekit.SLiCE(2, slicekit.Sparse(4))(torch.zeros(1, 2, 2))
+assert "jax" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("program", [ALONE, WITHOUT_JAX], ids=["torch", "jax"])
+def test_one_library_never_imports_the_other(program: str) -> None:
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 
