@@ -409,7 +409,7 @@ def _a_tensor_too_many(configuration: dict[str, Any], tensors: dict[str, Tensor]
         (_no_class, "can't be built again: 'class'"),
         (_no_module, "can't be built again: it describes a int, not a module"),
         (_an_unknown_argument, "can't be built again: .*colour"),
-        (_an_unfit_argument, "can't be built again: channels=-3, expected a positive number"),
+        (_an_unfit_argument, "can't be built again: channels=-3, expected at least 1"),
         (_something_of_torch, "can't be built again: it names torch.nn.functional"),
         (_another_class_of_torch, "can't be built again: it names torch.nn.DataParallel"),
         (_another_size, r"the tensors do not fit the configuration: .*size mismatch for A\.blocks"),

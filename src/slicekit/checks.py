@@ -13,11 +13,19 @@ from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor
 
-from slicekit.descriptions.checks import Size, check_finite, check_positive, check_sizes, place
+from slicekit.descriptions.checks import (
+    Size,
+    check_count,
+    check_finite,
+    check_positive,
+    check_sizes,
+    place,
+)
 
 __all__ = [
     "HALF",
     "Lengths",
+    "check_count",
     "check_finite",
     "check_floating",
     "check_lengths",

@@ -52,6 +52,8 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
     "substeps' type": lambda k: k.Exponential(1.5),
     "saved": lambda k: k.save(3, "model.safetensors"),
     "dt": lambda k: k.TimeAndInput(dt=0.0),
+    "channels' type": lambda k: layer_of(k, channels=2.5),  # pyright: ignore[reportArgumentType]
+    "width's type": lambda k: model_of(k, width=4.0),
     "quadratic": lambda k: k.JointDPLR(3, 1).lift(2),
     "epsilon": lambda k: k.Sparse(4, density=0.1, epsilon=0.1),
     "skew": lambda k: k.Orthogonal(4, 1),

@@ -56,6 +56,11 @@ def test_pointwise_refuses_a_module_that_does_not_keep_its_promise() -> None:
         drive(torch.zeros(1, 2, 2))
 
 
+def test_pointwise_takes_a_plain_function() -> None:
+    x = torch.randn(4, 2)
+    torch.testing.assert_close(Pointwise(torch.tanh, channels=2)(x), x.tanh())
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_pointwise_of_half_precision_takes_and_gives_what_the_layer_computes_in(
     dtype: torch.dtype,

@@ -12,7 +12,8 @@ from tests.layers.reference import INPUTS
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"channels": 0}, ValueError, r"channels=0, expected a positive number"),
+        ({"channels": 2.5}, TypeError, r"channels=2.5 is a float, expected an integer"),
+        ({"channels": 0}, ValueError, r"channels=0, expected at least 1"),
         ({"channels": "3"}, TypeError, r"channels='3' is a str"),
         ({"structure": 8}, TypeError, r"structure=8; expected a structure such as"),
         ({"structure": Dense}, TypeError, r"structure=<class .*Dense'>; expected a structure"),

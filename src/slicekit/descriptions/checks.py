@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -81,13 +81,13 @@ def _check_number(name: str, value: object, expected: str) -> None:
 
 
 def check_count(name: str, value: int) -> None:
-    """Raise unless the value is an integer of at least one.
+    """Raise unless the value is an integer, Python's or NumPy's, of at least one.
 
     >>> check_count("depth", 0)
     Traceback (most recent call last):
     ValueError: depth=0, expected at least 1
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected an integer")
     if value < 1:
         raise ValueError(f"{name}={value}, expected at least 1")

@@ -4,13 +4,14 @@ Glossary: x is the layer's input X; increments are Δω; `channels` maps d_X to 
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import HALF, check_positive
+from slicekit.checks import HALF, check_count, check_positive
 
 
 @runtime_checkable
@@ -135,7 +136,7 @@ class Differences:
 
 
 class Pointwise(nn.Module):
-    """Increments by any module of the input, element by element: gates, features, embeddings.
+    """Increments by any function or module of an element: gates, features, embeddings.
 
     Non-negative channels, such as softplus gates, let a state forget: S6 and Mamba are driven so.
 
@@ -152,10 +153,12 @@ class Pointwise(nn.Module):
 
     pointwise = True
 
-    def __init__(self, module: nn.Module, channels: int, scale: float = 1.0) -> None:
+    def __init__(
+        self, module: Callable[[Tensor], Tensor], channels: int, scale: float = 1.0
+    ) -> None:
         """Keep the module."""
         super().__init__()
-        check_positive("channels", channels)
+        check_count("channels", channels)
         check_positive("scale", scale)
         self.module = module
         self.scale = scale
@@ -167,7 +170,7 @@ class Pointwise(nn.Module):
 
     def forward(self, x: Tensor, previous: Tensor | None = None) -> Tensor:
         """module(x), in the module's precision where that is half."""
-        own = next((p.dtype for p in self.module.parameters()), x.dtype)
+        own = next((p.dtype for p in self.parameters()), x.dtype)
         increments = self.module(x.to(own)).to(x.dtype) if own in HALF else self.module(x)
         if increments.shape[-1] != self._channels:
             raise ValueError(

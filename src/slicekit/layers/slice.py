@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from slicekit.checks import (
     Lengths,
+    check_count,
     check_lengths,
-    check_positive,
     check_shape,
 )
 from slicekit.dispatch import autocast_off
@@ -80,7 +80,7 @@ class SLiCE(nn.Module):
     ) -> None:
         """Make the parameters."""
         super().__init__()
-        check_positive("channels", channels)
+        check_count("channels", channels)
         if not isinstance(structure, Structure):
             raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
         drive = TimeAndInput() if drive is None else drive

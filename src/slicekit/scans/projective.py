@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_tensor
+
 
 @dataclass(frozen=True, eq=False)
 class Projective:
@@ -32,6 +34,7 @@ class Projective:
     @classmethod
     def of(cls, state: Tensor, *, matrix: bool = False) -> "Projective":
         """Split a plain state (batch, dim), or with matrix=True (batch, dim, columns)."""
+        check_tensor("state", state)
         columns = state if matrix else state.unsqueeze(-1)
         direction, log_norm = normalise(columns)
         if matrix:

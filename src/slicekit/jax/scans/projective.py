@@ -6,6 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from slicekit.jax.checks import check_array
+
 
 class Projective(eqx.Module):
     """A state (or states) h = exp(log_norm) * direction with unit columns.
@@ -24,6 +26,7 @@ class Projective(eqx.Module):
     @classmethod
     def of(cls, state: Array, *, matrix: bool = False) -> "Projective":
         """Split a plain state (batch, dim), or with matrix=True (batch, dim, columns)."""
+        check_array("state", state)
         direction, log_norm = normalise(state if matrix else state[..., None])
         return cls(direction, log_norm) if matrix else cls(direction[..., 0], log_norm[..., 0])
 
