@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ from slicekit.bench.problems import CASES, Problem, Setting, Shape
 from slicekit.bench.races import FLOOR, Entrant, check, race, without_slower_peer
 from slicekit.bench.timing import FULL, Effort
 from slicekit.flows import Euler, Exponential
-from slicekit.scans import native_passes
+from slicekit.native.panels import Panels
 
 TINY = Shape(2, 5, 32)
 ONCE = Effort(1, 1, math.inf, math.inf)
@@ -58,14 +59,13 @@ def test_a_wrong_contender_is_not_timed(wrong_by: float, monkeypatch: pytest.Mon
 @needs_kernels
 def test_recomputing_keeps_nothing_and_keeping_keeps_all(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    forward = native_passes.NativePasses.forward
+    forward = Panels.forward
 
-    def spy(self: native_passes.NativePasses, keep: bool) -> list[torch.Tensor]:
-        results = forward(self, keep)
-        seen.append(sum(x.numel() for x in results[4:]))
-        return results
+    def spy(self: Panels, kept: torch.Tensor | None, made: bool = False) -> Any:
+        seen.append(0 if kept is None else kept.numel())
+        return forward(self, kept, made)
 
-    monkeypatch.setattr(native_passes.NativePasses, "forward", spy)
+    monkeypatch.setattr(Panels, "forward", spy)
     problem = Problem.of(Setting("block-diagonal-4", TINY))
     for name in (RECOMPUTED, KEPT):
         who.enter(name, problem).run()

@@ -43,7 +43,8 @@ def test_half_inputs_lose_no_more_than_their_rounding(name: str, dtype: torch.dt
     x = torch.randn(2, 30, INPUTS).to(dtype).requires_grad_()
     y, state = layer(x, return_state=True)
     assert y.dtype == dtype and state["hidden"].dtype == torch.float32
-    assert torch.equal(y, layer(x.float()).to(dtype))
+    exact = layer(x.float())  # perhaps another way through the kernels, with roundings of its own
+    assert (y.float() - exact).norm() <= 1.01 * (exact.to(dtype).float() - exact).norm()
     y.float().square().sum().backward()
     assert x.grad is not None and x.grad.dtype == dtype
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import slicekit.scans.chunked
+import slicekit.scans.fused
 import slicekit.scans.native
 from slicekit import (
     DPLR,
@@ -319,6 +320,13 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module in (slicekit.scans.native, slicekit.scans.chunked):
         monkeypatch.setattr(module, "run_opaque", spy)
+    run_at_once = slicekit.scans.fused.run_at_once
+
+    def spy_at_once(*arguments: Any) -> Any:
+        used.append("native")
+        return run_at_once(*arguments)
+
+    monkeypatch.setattr(slicekit.scans.fused, "run_at_once", spy_at_once)
     return used
 
 

@@ -84,7 +84,7 @@ def make(name: str, **options: Any) -> Task:
     >>> make("partiy")
     Traceback (most recent call last):
     ValueError: unknown task 'partiy', did you mean 'parity'? Choose from a5, s5, a4xz5, z60, \
-a5-fixed, cycle-navigation, even-pairs, modular-arithmetic, parity, or give module:name
+a5-fixed, cycle-navigation, even-pairs, modular-arithmetic, parity, areas, or give module:name
     """
     if ":" in name:
         return load(name, **options)
