@@ -43,7 +43,7 @@ LIMIT = 3e11
 """The most multiplications that DTW may take, more than which are skipped."""
 
 SHORTEST = 9
-"""The shortest series that the rockets take."""
+"""The shortest series that filters of the rockets take."""
 
 Cases = list[np.ndarray]
 """A series each, (channels, length)."""
@@ -132,9 +132,9 @@ def _lines(series: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return found
 
 
-def _equally_long(train: Cases, test: Cases) -> tuple[np.ndarray, np.ndarray]:
+def _equally_long(train: Cases, test: Cases, shortest: int) -> tuple[np.ndarray, np.ndarray]:
     """As arrays (cases, channels, length): short series stay at their last value."""
-    length = max(SHORTEST, *(x.shape[1] for x in (*train, *test)))
+    length = max(shortest, *(x.shape[1] for x in (*train, *test)))
 
     def stacked(cases: Cases) -> np.ndarray:
         wide = [np.pad(x, ((0, 0), (0, length - x.shape[1])), mode="edge") for x in cases]
@@ -163,7 +163,8 @@ def _ours(train: _Sample, test: _Sample, plan: Plan, device: str | None) -> Foun
 
 def _rocket(train: _Sample, test: _Sample, plan: Plan, _: str | None) -> Found:
     kind = getattr(import_module("aeon.classification.convolution_based"), _ROCKETS[plan.model])
-    seen, asked = _equally_long(train.interpolated(), test.interpolated())
+    shortest = SHORTEST + (plan.model == BOTH)  # which also filters differences
+    seen, asked = _equally_long(train.interpolated(), test.interpolated(), shortest)
     classifier = kind(random_state=plan.settings.seed)
     classifier.fit(seen, train.answers)
     return np.asarray(classifier.predict(asked)), 0
