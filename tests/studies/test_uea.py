@@ -24,7 +24,16 @@ from slicekit.studies import (
     uea_paper,
     uea_robustness,
 )
-from slicekit.studies.classifiers import HYDRA, NAMES, OURS, ROCKET, WARPING, _Sample, warping_cost
+from slicekit.studies.classifiers import (
+    BOTH,
+    HYDRA,
+    NAMES,
+    OURS,
+    ROCKET,
+    WARPING,
+    _Sample,
+    warping_cost,
+)
 from slicekit.studies.line_ups import FIELDS
 from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
@@ -271,12 +280,13 @@ class Nearest:
 def aeon(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Nearest]]:
     """aeon without its compiler."""
     names = {
-        "convolution_based": "MiniRocketClassifier",
-        "distance_based": "KNeighborsTimeSeriesClassifier",
+        "convolution_based": ("MiniRocketClassifier", "MultiRocketHydraClassifier"),
+        "distance_based": ("KNeighborsTimeSeriesClassifier",),
     }
-    for package, name in names.items():
+    for package, kinds in names.items():
         module = ModuleType(f"aeon.classification.{package}")
-        setattr(module, name, Nearest)
+        for kind in kinds:
+            setattr(module, kind, Nearest)
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for package in ("aeon", "aeon.classification"):
         monkeypatch.setitem(sys.modules, package, ModuleType(package))
@@ -287,7 +297,7 @@ def aeon(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Nearest]]:
     classifiers._compile.cache_clear()
 
 
-@pytest.mark.parametrize("model", [ROCKET, WARPING])
+@pytest.mark.parametrize("model", [ROCKET, BOTH, WARPING])
 def test_references_are_fitted_and_judged(
     model: str, folder: Path, tmp_path: Path, aeon: list[Nearest]
 ) -> None:
@@ -296,9 +306,10 @@ def test_references_are_fitted_and_judged(
         outcome = perform(plan, tmp_path / plan.name)
         assert outcome.on_test_set is not None and outcome.on_test_set > 0.8
         last = aeon[-1]
-        if model == ROCKET:
+        if model != WARPING:
             assert last.options == {"random_state": 3}
             assert isinstance(last.X, np.ndarray) and np.isfinite(last.X).all()
+            assert last.X.shape[2] >= 9 + (model == BOTH), "filters of nine, of differences too"
         else:
             assert last.options["distance_params"] == {"window": 0.1}
             assert isinstance(last.X, list) == (plan.task == "BasicMotions"), "unequal lengths"
