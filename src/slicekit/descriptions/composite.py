@@ -29,11 +29,8 @@ class Composite(Started):
         object.__setattr__(self, "prefixes", prefixes)
         object.__setattr__(self, "ragged", tuple(ragged))
         object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
-
-    @property
-    def has_isometries(self) -> bool:  # type: ignore[override]
-        """Whether a part has: the others may be the identity meanwhile."""
-        return any(part.has_isometries for part in self.parts)
+        # one part is enough: the others may be the identity meanwhile
+        object.__setattr__(self, "has_isometries", any(x.has_isometries for x in parts))
 
     def own(self, parameters: Mapping[str, Array]) -> list[dict[str, Array]]:
         """Each part's parameters under the part's own names."""
