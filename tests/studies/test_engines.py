@@ -22,7 +22,10 @@ from slicekit.studies import Choice, GridWatcher, Standing, conduct, make
 from slicekit.studies.worker import LOCK, _do
 
 STUDY = make("a5-lengths")
-CHOICE = Choice(models=("orthogonal-slice",), seeds=(0, 1), steps=100, batch=8, quick=True)
+STEPS = 500
+"""Enough for a run to be caught in the middle of them."""
+
+CHOICE = Choice(models=("orthogonal-slice",), seeds=(0, 1), steps=STEPS, batch=8, quick=True)
 FIRST, SECOND = (plan.name for plan in STUDY.wanted(CHOICE, {}))
 
 
@@ -69,7 +72,7 @@ class Interrupt(GridWatcher):
     def moved(self, standing: Standing) -> None:
         for name in standing.running:
             process = process_of(self.folder, name)
-            if process is not None and 4 < standing.steps.get(name, 0) < 95:
+            if process is not None and 4 < standing.steps.get(name, 0) < 0.9 * STEPS:
                 self.process = process
                 raise KeyboardInterrupt
 
@@ -83,7 +86,7 @@ class Kill(GridWatcher):
     def moved(self, standing: Standing) -> None:
         for name in standing.running:
             process = process_of(self.folder, name)
-            if process and not self.killed and 4 < standing.steps.get(name, 0) < 95:
+            if process and not self.killed and 4 < standing.steps.get(name, 0) < 0.9 * STEPS:
                 self.killed = True
                 self.kill(process)
 
