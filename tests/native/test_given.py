@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicekit.native import available, library, reason
 from slicekit.native.given import Task, chunk_size
-from slicekit.scans.given_passes import GivenPasses
+from slicekit.scans.native.given import GivenPasses
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,

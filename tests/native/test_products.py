@@ -17,7 +17,7 @@ from slicekit import (
 )
 from slicekit.flows import resolve
 from slicekit.native import available, reason
-from slicekit.scans.native_passes import NativePasses
+from slicekit.scans.native.made import NativePasses
 from slicekit.scans.sources import FromIncrements, FromTable
 from slicekit.structures import Structure
 

@@ -10,7 +10,8 @@ import slicekit as sk
 from slicekit.native import available, reason, sparse_table
 from slicekit.native.table import Table
 from slicekit.native.table import _Table as TableStruct
-from slicekit.scans import Scan, token_matrices
+from slicekit.scans import Scan
+from slicekit.scans.native import token_matrices
 from slicekit.structures import Structure
 from tests.native.increment_scans import (
     BAD_INDEX,

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from slicekit import Chunked, Outer, Recurrent, propagate
-from slicekit.scans import Recurrence, Scan, Solution, chunked, outer_passes
+from slicekit.scans import Recurrence, Scan, Solution
+from slicekit.scans.chunked import policy, products
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import DiagonalTransition, LowRankTransition, Transition
 from tests.scans.problems import assert_near, with_gradients
@@ -107,7 +108,7 @@ def test_padding_is_left_out(kind: Kind) -> None:
 def test_windows_of_few_chunks_agree_with_steps(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outer_passes, "GROUP_NUMBERS", 3 * BATCH * 4 * DIM * (kind.rank + 1))
+    monkeypatch.setattr(products, "GROUP_NUMBERS", 3 * BATCH * 4 * DIM * (kind.rank + 1))
     assert_agrees(make_leaves(kind, 29), 4)
 
 
@@ -212,13 +213,13 @@ def test_long_sequences_are_exact_to_rounding_in_float32(strengths: str, width: 
 
 def test_half_precision_keeps_a_shared_gate_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    run = chunked.run_opaque
+    run = policy.run_opaque
 
     def watched(engine: str, recurrence: Recurrence, size: int) -> Solution:
         seen.append(recurrence.source.tensors[0].shape[-1])
         return run(engine, recurrence, size)
 
-    monkeypatch.setattr(chunked, "run_opaque", watched)
+    monkeypatch.setattr(policy, "run_opaque", watched)
     leaves = {name: x.bfloat16() for name, x in make_leaves(Kind(True, 1), 9).items()}
     found = answer(leaves, Chunked(), torch.tensor([9, 4]))
     assert seen == [1]
@@ -227,13 +228,13 @@ def test_half_precision_keeps_a_shared_gate_shared(monkeypatch: pytest.MonkeyPat
 
 def test_products_are_taken_where_no_states_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     engines: list[str] = []
-    run = chunked.run_opaque
+    run = policy.run_opaque
 
     def watched(engine: str, recurrence: Recurrence, size: int) -> Solution:
         engines.append(engine)
         return run(engine, recurrence, size)
 
-    monkeypatch.setattr(chunked, "run_opaque", watched)
+    monkeypatch.setattr(policy, "run_opaque", watched)
     leaves = make_leaves(Kind(False, 1), 9)
     moved, outer = transitions(leaves), Outer(leaves["keys"], leaves["values"])
     propagate(moved, leaves["state"], outer, leaves["queries"], Chunked())
@@ -260,8 +261,8 @@ def test_large_states_of_long_sequences_take_products(
     thin = torch.zeros(1, length, dim, rank)
     moved = LowRankTransition(steps, thin, thin) if rank else DiagonalTransition(steps)
     source, state = FromTransitions(moved), torch.zeros(1, dim, dim)
-    assert chunked.by_products(source, Outer(steps, steps), steps, False)
-    assert chunked.beats_native(source, state) == products
+    assert policy.by_products(source, Outer(steps, steps), steps, False)
+    assert policy.beats_native(source, state) == products
 
 
 def test_an_empty_batch_of_large_states() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import slicekit.scans.chunk_passes
+import slicekit.scans.chunked.steps
 from slicekit import (
     DPLR,
     Chunked,
@@ -55,7 +55,7 @@ def test_transitions_that_are_not_kept_change_nothing(
     problem = Problem.make(STRUCTURES[name], SETTINGS[setting])
     flow = FLOWS[flow_name]
     kept = with_gradients(lambda x: problem.solve(x, flow, Chunked(4)), problem.leaves)
-    monkeypatch.setattr(slicekit.scans.chunk_passes, "KEEP_BYTES", 0)
+    monkeypatch.setattr(slicekit.scans.chunked.steps, "KEEP_BYTES", 0)
     made_again = with_gradients(lambda x: problem.solve(x, flow, Chunked(4)), problem.leaves)
     assert_near(made_again, kept, 1e-12)
 
@@ -64,7 +64,7 @@ def test_transitions_that_are_not_kept_change_nothing(
 def test_chunks_of_one_step_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.make(STRUCTURES[name], SETTINGS["affine-padded"])
     whole = with_gradients(lambda x: problem.solve(x, None, Chunked()), problem.leaves)
-    monkeypatch.setattr(slicekit.scans.chunk_passes, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(slicekit.scans.chunked.steps, "CHUNK_BYTES", 1)
     step_by_step = with_gradients(lambda x: problem.solve(x, None, Chunked()), problem.leaves)
     assert_near(step_by_step, whole, 1e-12)
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from slicekit import Chunked, Recurrent, propagate
-from slicekit.scans.kernels import CHUNK, WIDE, low_rank_in_chunks, low_rank_loop, run
+from slicekit.scans.chunked.kernels import CHUNK, WIDE, low_rank_in_chunks, low_rank_loop, run
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import slicekit.scans.chunked
-import slicekit.scans.fused
-import slicekit.scans.native
+import slicekit.scans.chunked.policy
+import slicekit.scans.native.fused
+import slicekit.scans.native.policy
 from slicekit import (
     DPLR,
     BlockDiagonal,
@@ -312,21 +312,21 @@ def test_log_norms_of_complex_states_are_real(scan: Scan) -> None:
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The engines that run, in order."""
     used: list[str] = []
-    run_opaque = slicekit.scans.native.run_opaque
+    run_opaque = slicekit.scans.native.policy.run_opaque
 
     def spy(engine: str, *arguments: Any) -> Any:
         used.append(engine)
         return run_opaque(engine, *arguments)
 
-    for module in (slicekit.scans.native, slicekit.scans.chunked):
+    for module in (slicekit.scans.native.policy, slicekit.scans.chunked.policy):
         monkeypatch.setattr(module, "run_opaque", spy)
-    run_at_once = slicekit.scans.fused.run_at_once
+    run_at_once = slicekit.scans.native.fused.run_at_once
 
     def spy_at_once(*arguments: Any) -> Any:
         used.append("native")
         return run_at_once(*arguments)
 
-    monkeypatch.setattr(slicekit.scans.fused, "run_at_once", spy_at_once)
+    monkeypatch.setattr(slicekit.scans.native.fused, "run_at_once", spy_at_once)
     return used
 
 
@@ -357,15 +357,15 @@ def test_propagate_chooses_the_kernels_wherever_there_are_some(
 WITHOUT = """
 import warnings
 import torch
-import slicekit.scans.chunked
+import slicekit.scans.chunked.policy
 from slicekit import Dense, Native, propagate, solve
 from slicekit.structures import DiagonalTransition
 
-engines, run = [], slicekit.scans.chunked.run_opaque
+engines, run = [], slicekit.scans.chunked.policy.run_opaque
 def spy(engine, *arguments):
     engines.append(engine)
     return run(engine, *arguments)
-slicekit.scans.chunked.run_opaque = spy
+slicekit.scans.chunked.policy.run_opaque = spy
 
 structure = Dense(4)
 parameters, path, state = structure.init(3), torch.randn(2, 5, 3), torch.randn(2, 4)

@@ -22,7 +22,7 @@ from slicekit import (
 )
 from slicekit.flows import NATURAL
 from slicekit.scans import Scan
-from slicekit.scans.chunk_passes import Passes
+from slicekit.scans.chunked.steps import Passes
 from slicekit.scans.projective import normalise
 from slicekit.scans.scales import (
     WINDOW,

@@ -7,9 +7,9 @@ from torch import Tensor
 import slicekit as sk
 from slicekit.flows import Flow
 from slicekit.native import available, reason
-from slicekit.scans.native import why_not
+from slicekit.scans.native.policy import why_not
+from slicekit.scans.native.token_transitions import with_kernel
 from slicekit.scans.sources import FromTable
-from slicekit.scans.token_transitions import with_kernel
 from tests.market import CHANNELS, NO_KERNEL, STRUCTURES, make_parameters
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")

@@ -16,7 +16,7 @@ from slicekit.layers.initial_states import FirstInput, Learned
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
 from slicekit.scans import choice
-from slicekit.scans.fused import PLAIN, REAL, native_scan, only_run, run_at_once, unseen
+from slicekit.scans.native.fused import PLAIN, REAL, native_scan, only_run, run_at_once, unseen
 from slicekit.scans.operands import expected_shapes
 
 if TYPE_CHECKING:

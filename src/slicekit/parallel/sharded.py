@@ -31,9 +31,9 @@ from slicekit.parallel.ranks import Ranks
 from slicekit.parallel.shards import Scaled, Shard, leaves_of, scaled, summarise
 from slicekit.scans.base import Recurrence, Scan, Solution
 from slicekit.scans.choice import fastest
-from slicekit.scans.chunked import Chunked
+from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.inputs import Outer, as_tensors
-from slicekit.scans.native import Native
+from slicekit.scans.native.policy import Native
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, directions, exponents, pull_directions
 from slicekit.scans.sources import FromTransitions, Source, rebuild

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from slicekit.native import available
 from slicekit.scans.inputs import Outer, as_tensors
-from slicekit.scans.native import why_not
-from slicekit.scans.native_passes import NativePasses
+from slicekit.scans.native.made import NativePasses
+from slicekit.scans.native.policy import why_not
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves

@@ -2,10 +2,10 @@
 
 from slicekit.scans.associative import Associative
 from slicekit.scans.base import Recurrence, Scan, Solution
-from slicekit.scans.chunked import Chunked
+from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.entry import propagate, solve
 from slicekit.scans.inputs import Outer
-from slicekit.scans.native import Native
+from slicekit.scans.native.policy import Native
 from slicekit.scans.projective import Projective
 from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.selective import selective_scan

@@ -4,8 +4,8 @@ import torch
 
 from slicekit.choices import note, noting
 from slicekit.scans.base import Recurrence, Scan
-from slicekit.scans.chunked import Chunked
-from slicekit.scans.native import Native
+from slicekit.scans.chunked.policy import Chunked
+from slicekit.scans.native.policy import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.scans.sources import FromTransitions, Source
 

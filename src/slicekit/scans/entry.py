@@ -22,12 +22,12 @@ from slicekit.flows import Flow, LogODE, WindowSteps, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
-from slicekit.scans.fused import solve_at_once
 from slicekit.scans.inputs import Outer
+from slicekit.scans.native.fused import solve_at_once
+from slicekit.scans.native.token_transitions import with_kernel
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
-from slicekit.scans.token_transitions import with_kernel
 from slicekit.structures import Parameters, Structure, Transition
 
 Carried = TypeVar("Carried", Tensor, Projective)

@@ -1,6 +1,6 @@
 """Scans as one operator of torch, which looks into none of them; see `slicekit.operators`.
 
-The passes themselves are `chunk_passes`, `outer_passes` and `native_passes`.
+The passes themselves are in `chunked` and `native`.
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from slicekit.operators import Operator
 from slicekit.scans.base import Recurrence, Solution
-from slicekit.scans.chunk_passes import Passes
+from slicekit.scans.chunked.products import OuterPasses
+from slicekit.scans.chunked.steps import Passes
 from slicekit.scans.flop_counts import of_scan
 from slicekit.scans.inputs import as_tensors
-from slicekit.scans.native_passes import NativePasses
-from slicekit.scans.outer_passes import OuterPasses
+from slicekit.scans.native.made import NativePasses
 from slicekit.scans.scales import WINDOW, directions, pull_directions
 from slicekit.scans.sources import keep_named, rebuild
 

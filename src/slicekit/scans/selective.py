@@ -37,10 +37,10 @@ from slicekit.native import selective as native
 from slicekit.operators import Operator
 from slicekit.paths import mask_past_end
 from slicekit.scans.base import Scan
-from slicekit.scans.chunked import Chunked
+from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.entry import propagate
 from slicekit.scans.flop_counts import of_selective_scan
-from slicekit.scans.native import Native
+from slicekit.scans.native.policy import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
 

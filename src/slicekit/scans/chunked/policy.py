@@ -1,5 +1,5 @@
-"""The portable fast path: steps in chunks, with a hand-written adjoint; see `chunk_passes`, and
-`outer_passes` for matrix states that are only read out.
+"""The portable fast path: steps in chunks, with a hand-written adjoint; see `steps`, and
+`products` for matrix states that are only read out.
 """
 
 from dataclasses import dataclass, replace

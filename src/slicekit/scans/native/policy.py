@@ -6,8 +6,8 @@ import torch
 
 from slicekit.native import available, reason, warn_once
 from slicekit.scans.base import KEEP_BYTES, Recurrence, Scan, Solution
-from slicekit.scans.chunked import beats_native, by_products
-from slicekit.scans.native_runs import runs_of
+from slicekit.scans.chunked.policy import beats_native, by_products
+from slicekit.scans.native.runs import runs_of
 from slicekit.scans.opaque import run_opaque
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
 from slicekit.structures import BlockTransition, DiagonalTransition, LowRankTransition, Transition

@@ -1,4 +1,4 @@
-"""The two passes of the native scan: the same contract as `chunk_passes`, by C++ kernels."""
+"""The two passes of the native scan: the same contract as `chunked.steps`, by C++ kernels."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +12,11 @@ from slicekit.native.arrays import plain
 from slicekit.native.kinds import Kind
 from slicekit.native.panels import Panels
 from slicekit.native.table import Table
-from slicekit.scans import token_matrices
-from slicekit.scans.given_passes import GivenPasses
 from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.native_runs import PANELS, Run, runs_of
-from slicekit.scans.shapes import PassShapes
+from slicekit.scans.native import token_matrices
+from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.native.runs import PANELS, Run, runs_of
+from slicekit.scans.passes import PassShapes
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
 
 RESTORE_EVERY = 32

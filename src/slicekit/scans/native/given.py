@@ -1,4 +1,4 @@
-"""The two passes over given transitions, by C++ kernels: the contract of `chunk_passes`."""
+"""The two passes over given transitions, by C++ kernels: the contract of `chunked.steps`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from slicekit.native.arrays import plain
 from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
 from slicekit.native.kinds import Kind
 from slicekit.native.threads import threads
-from slicekit.scans.shapes import PassShapes
+from slicekit.scans.passes import PassShapes
 from slicekit.structures import DiagonalTransition, Transition
 
 

@@ -12,7 +12,7 @@ from slicekit.dispatch import autocast_off
 from slicekit.flows import Euler
 from slicekit.native import available
 from slicekit.native.panels import MOST_RANK
-from slicekit.scans.native import why_not
+from slicekit.scans.native.policy import why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, JointDPLR, LowRankTransition
 from slicekit.structures.block_diagonal import Blocks

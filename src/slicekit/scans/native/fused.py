@@ -5,7 +5,7 @@
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
-one panel kernel takes; `native_passes` takes all others.
+one panel kernel takes; `made` takes all others.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ from slicekit.native.panels import Panels
 from slicekit.operators import Operator
 from slicekit.scans import choice
 from slicekit.scans.base import Scan
-from slicekit.scans.native import REAL, Native
-from slicekit.scans.native_passes import RESTORE_EVERY
-from slicekit.scans.native_runs import PANELS, Run, runs_of
+from slicekit.scans.native.made import RESTORE_EVERY
+from slicekit.scans.native.policy import REAL, Native
+from slicekit.scans.native.runs import PANELS, Run, runs_of
 from slicekit.structures import Parameters, Structure
 
 PLAIN = (Tensor, Parameter)

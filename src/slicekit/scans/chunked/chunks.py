@@ -1,6 +1,6 @@
 """Chunks of a recurrence of matrix states that are only read out, as matrix products.
 
-Glossary, for one chunk with first state h_0 and end h_C (see also `chunk_decays`):
+Glossary, for one chunk with first state h_0 and end h_C (see also `decays`):
 
 - `inner`: z_t = V_t^T h_t, what the low-rank part finds in the state before step t.
 - `drives`: y_t = (z_t, b_t), the rows that step t writes; b_t is the input's right factor.
@@ -20,7 +20,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from slicekit.scans.chunk_decays import Decays
+from slicekit.scans.chunked.decays import Decays
 
 
 @dataclass(frozen=True, eq=False)

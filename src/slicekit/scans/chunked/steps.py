@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from slicekit.scans.base import KEEP_BYTES, contract
+from slicekit.scans.chunked.kernels import run
 from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.kernels import run
+from slicekit.scans.passes import PassShapes
 from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
-from slicekit.scans.shapes import PassShapes
 from slicekit.scans.sources import Source
 from slicekit.structures import Transition
 

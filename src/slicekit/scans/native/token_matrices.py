@@ -9,7 +9,7 @@ from torch import Tensor
 
 from slicekit.native import sparse_table
 from slicekit.native.kinds import Kind
-from slicekit.scans.native_runs import Run
+from slicekit.scans.native.runs import Run
 
 LARGEST = 2**27
 """Numbers of all matrices up to which they are tabulated at all."""

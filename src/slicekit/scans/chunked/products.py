@@ -1,7 +1,7 @@
 """The two passes over matrix states that are only read out, by matrix products.
 
-The contract is that of `chunk_passes`, but no state is ever made besides the first of each chunk;
-what happens inside a chunk is `outer_chunks`.
+The contract is that of `steps`, but no state is ever made besides the first of each chunk;
+what happens inside a chunk is `chunks`.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from slicekit.scans.chunk_decays import decays
-from slicekit.scans.outer_chunks import OuterChunks
-from slicekit.scans.shapes import PassShapes
+from slicekit.scans.chunked.chunks import OuterChunks
+from slicekit.scans.chunked.decays import decays
+from slicekit.scans.passes import PassShapes
 from slicekit.scans.sources import Source
 
 CHUNK, WIDE_CHUNK, WIDE = 32, 64, 64
