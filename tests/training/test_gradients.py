@@ -5,10 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from slicekit import Dense, SequenceModel, SLiCE
 from slicekit.tasks import Batch
 from slicekit.tasks.losses import CrossEntropy
 from slicekit.training import Settings
-from slicekit.training.captured import head_of
+from slicekit.training.captured import head_of, last_mixer_of
 from slicekit.training.gradients import Objective
 from slicekit.training.processes import Processes
 
@@ -68,6 +69,25 @@ def test_features_are_what_the_last_linear_map_is_given() -> None:
     assert head_of(model) is model.head
     with pytest.raises(ValueError, match="Embedding has no linear map whose inputs"):
         head_of(nn.Embedding(3, 3))
+
+
+def test_states_may_be_compared_in_place_of_features() -> None:
+    torch.manual_seed(0)
+    model = SequenceModel(
+        vocabulary=6, outputs=3, width=4, mixer=lambda width: SLiCE(width, Dense(width))
+    ).double()
+    inputs = torch.randint(6, (7, 8))
+    batch = Batch(inputs, inputs % 3, torch.ones(7, 8, dtype=torch.bool), torch.full((7,), 8))
+    settings = Settings(consistency=1.0, consistent_states=True)
+    with Objective(model, CrossEntropy(), settings, Processes()) as objective:
+        figures = objective.backward(batch, None)
+    states = last_mixer_of(model)(model.embedding(inputs))
+    assert states.shape == (7, 8, 4)
+    torch.testing.assert_close(
+        figures[-1], spread(states.flatten(0, 1), batch.targets.flatten()).detach()
+    )
+    with pytest.raises(ValueError, match="Reader has no block with a mixer"):
+        Objective(Reader(), CrossEntropy(), settings, Processes())
 
 
 def test_nothing_listens_after_training() -> None:

@@ -51,6 +51,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"keep": 0}, ValueError, "keep"),
     ({"stop_at": 1.1}, ValueError, "stop_at"),
     ({"patience": 0}, ValueError, "patience"),
+    ({"consistent_states": "no"}, TypeError, "consistent_states"),
     ({"autocast": "yes"}, TypeError, "autocast"),
 ]
 

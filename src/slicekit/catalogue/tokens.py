@@ -90,6 +90,7 @@ ORTHOGONAL_SETTINGS = Settings(
     rate=2e-3,
     decay=0.0,
     consistency=10.0,
+    consistent_states=True,
     mixed_lengths=False,
     grow_at=0.9,
     grow_factor=1.25,

@@ -1,4 +1,4 @@
-"""The features that a model's head reads, caught as they pass."""
+"""What a model's head reads, or what its last mixer gives, caught as it passes."""
 
 from types import TracebackType
 from typing import Any
@@ -23,12 +23,29 @@ def head_of(model: nn.Module) -> nn.Linear:
     return found[-1]
 
 
+def last_mixer_of(model: nn.Module) -> nn.Module:
+    """The mixer of the model's last block.
+
+    Raises:
+        ValueError: if it has no blocks with mixers.
+    """
+    found = [getattr(x, "mixer", None) for x in model.modules()]
+    mixers = [x for x in found if isinstance(x, nn.Module)]
+    if not mixers:
+        raise ValueError(
+            f"consistent_states=True, but {type(model).__name__} has no block with a mixer whose "
+            "outputs could be compared; set consistent_states=False"
+        )
+    return mixers[-1]
+
+
 class CapturedFeatures:
-    """Listens to what a head is given while the context lasts.
+    """Listens to what a head is given, or to what a mixer gives, while the context lasts.
 
     Args:
-        head: a module that takes features (batch, length, size), or pooled ones (batch, size),
-            which count as those of one position.
+        module: takes features (batch, length, size), or pooled ones (batch, size), which count as
+            those of one position; or gives them, alone or before its state.
+        given: whether features are what it gives.
 
     Example:
         >>> import torch
@@ -39,14 +56,17 @@ class CapturedFeatures:
         True
     """
 
-    def __init__(self, head: nn.Module) -> None:
-        """Keep the head; nothing listens yet."""
-        self._head = head
+    def __init__(self, module: nn.Module, given: bool = False) -> None:
+        """Keep the module; nothing listens yet."""
+        self._module, self._given = module, given
         self._features: Tensor | None = None
 
     def __enter__(self) -> "CapturedFeatures":
         """Start to listen."""
-        self._handle = self._head.register_forward_pre_hook(self._keep)
+        if self._given:
+            self._handle = self._module.register_forward_hook(self._keep_result)
+        else:
+            self._handle = self._module.register_forward_pre_hook(self._keep)
         return self
 
     def __exit__(
@@ -60,15 +80,19 @@ class CapturedFeatures:
         self._features = None
 
     def take(self) -> Tensor:
-        """What the last call of the head was given, (batch, length, size), which is then let go."""
+        """What the last call took or gave, (batch, length, size), which is then let go."""
         features, self._features = self._features, None
         if features is None:
-            raise RuntimeError("the model did not call its head, so there are no features")
+            part = "last mixer" if self._given else "head"
+            raise RuntimeError(f"the model did not call its {part}, so there are no features")
         return features
+
+    def _keep_result(self, module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
+        self._keep(module, result if isinstance(result, tuple) else (result,))
 
     def _keep(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         features: Tensor = arguments[0]
         if features.ndim == 2:
             features = features.unsqueeze(1)
-        check_shape("the features of the head", features, ("batch", "length", "size"))
+        check_shape("the features", features, ("batch", "length", "size"))
         self._features = features

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from slicekit.paths import alike
 from slicekit.tasks.base import Batch
 from slicekit.tasks.losses import Loss
-from slicekit.training.captured import CapturedFeatures, head_of
+from slicekit.training.captured import CapturedFeatures, head_of, last_mixer_of
 from slicekit.training.evaluation import check_logits, device_of
 from slicekit.training.objective import Labels, spread
 from slicekit.training.pressure import CapturedLayers
@@ -37,7 +37,7 @@ class Objective:
     Args:
         model: called as model(inputs, lengths=lengths).
         loss: the task's.
-        settings: penalty, consistency, growth, isometry and autocast count.
+        settings: penalty, consistency, consistent_states, growth, isometry and autocast count.
         processes: which share out every batch. Gradients are those of the joint batch, by torch's
             engine where there are several; figures are those of this process, and add up.
 
@@ -99,8 +99,7 @@ class _Terms(nn.Module):
         self.model, self._loss = model, loss
         self._settings, self._processes = settings, processes
         self._device = device_of(model)
-        head = head_of(model) if settings.consistency else None
-        self.captured = None if head is None else CapturedFeatures(head)
+        self.captured = _captured(model, settings) if settings.consistency else None
         carried = settings.growth or settings.isometry
         self.layers = CapturedLayers(model, processes) if carried else None
 
@@ -165,6 +164,13 @@ class _Terms(nn.Module):
         with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
             logits = self.model(batch.inputs.to(device), lengths=batch.lengths.to(device))
         return check_logits(logits, batch)
+
+
+def _captured(model: nn.Module, settings: Settings) -> CapturedFeatures:
+    """What is compared within a class."""
+    if settings.consistent_states:
+        return CapturedFeatures(last_mixer_of(model), given=True)
+    return CapturedFeatures(head_of(model))
 
 
 def _mean_weight(batch: Batch) -> float:

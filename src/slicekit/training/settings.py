@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     "clip": Perhaps(Real("(0, inf)")),
     "penalty": Real("[0, inf)"),
     "consistency": Real("[0, inf)"),
+    "consistent_states": Flag(),
     "isometry": Real("[0, inf)"),
     "growth": Real("[0, inf)"),
     "pressure_first": Real("(0, 1]"),
@@ -68,6 +69,7 @@ class Settings:
         penalty: weight of `model.regularisation()`, the paper's λ.
         consistency: weight of the share of the variance of the features (what the model's head is
             given) that their classes do not explain.
+        consistent_states: whether the features are instead what the last block's mixer gives.
         isometry: weight that the distance of the layers' transitions from isometries has in the
             end; 0 for none.
         growth: weight that the growth of disturbances of the layers' states has in the end; 0 for
@@ -117,6 +119,7 @@ class Settings:
     clip: float | None = 1.0
     penalty: float = 0.0
     consistency: float = 0.0
+    consistent_states: bool = False
     isometry: float = 0.0
     growth: float = 0.0
     pressure_first: float = 1e-4
