@@ -14,6 +14,7 @@ from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Drawn,
     Generator,
+    Matrices,
     Parameters,
     Transition,
     brackets,
@@ -27,39 +28,12 @@ SMALL = 4
 """Blocks up to this size have their outer products formed row by row."""
 
 
-def _act(blocks: Tensor, state: Tensor) -> Tensor:
-    k, b = blocks.shape[-3], blocks.shape[-1]
-    return (blocks @ state.unflatten(-2, (k, b))).flatten(-3, -2)
-
-
-def _dense(blocks: Tensor) -> Tensor:
-    k, b = blocks.shape[-3], blocks.shape[-1]
-    dense = blocks.new_zeros(*blocks.shape[:-3], k, b, k, b)
-    dense.diagonal(dim1=-4, dim2=-2).copy_(blocks.movedim(-3, -1))
-    return dense.reshape(*blocks.shape[:-3], k * b, k * b)
-
-
-def _gradient(blocks: Tensor, before: Tensor, cotangent: Tensor) -> Tensor:
-    size = (blocks.shape[-3], blocks.shape[-1])
-    left, right = cotangent.unflatten(-2, size), before.unflatten(-2, size).mH
-    if left.shape[-1] > 1:
-        return left @ right
-    if size[1] > SMALL:
-        return left * right
-    # One row of the blocks at a time: torch is slow at broadcasting along very short axes.
-    result = torch.empty_like(left.expand(*left.shape[:-1], size[1]))
-    for row in range(size[1]):
-        torch.mul(left[..., row, :], right[..., 0, :], out=result[..., row, :])
-    return result
-
-
 @dataclass(frozen=True, eq=False)
-class BlockTransition(Transition):
-    """h is sent to BlockDiag(blocks) h; blocks (..., k, b, b)."""
+class _BlockMatrices(Matrices):
+    """What generators and transitions have in common; blocks (..., k, b, b)."""
 
     blocks: Tensor
     stepwise: ClassVar[tuple[str, ...]] = ("blocks",)
-    closed: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:
@@ -68,15 +42,46 @@ class BlockTransition(Transition):
 
     def act(self, state: Tensor) -> Tensor:
         """Each block acts on its rows of state (..., dim, columns)."""
-        return _act(self.blocks, state)
+        return (self.blocks @ self._in_blocks(state)).flatten(-3, -2)
 
     def as_dense(self) -> Tensor:
         """(..., dim, dim)."""
-        return _dense(self.blocks)
+        *lead, k, b, _ = self.blocks.shape
+        dense = self.blocks.new_zeros(*lead, k, b, k, b)
+        dense.diagonal(dim1=-4, dim2=-2).copy_(self.blocks.movedim(-3, -1))
+        return dense.reshape(*lead, k * b, k * b)
 
-    def adjoint(self) -> "BlockTransition":
+    def adjoint(self) -> Self:
         """Block by block."""
-        return BlockTransition(self.blocks.mH)
+        return type(self)(self.blocks.mH)
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Outer products inside each block."""
+        left, right = self._in_blocks(cotangent), self._in_blocks(before).mH
+        block = self.blocks.shape[-1]
+        if left.shape[-1] > 1:
+            return (left @ right,)
+        if block > SMALL:
+            return (left * right,)
+        # One row of the blocks at a time: torch is slow at broadcasting along very short axes.
+        gradient = torch.empty_like(left.expand(*left.shape[:-1], block))
+        for row in range(block):
+            torch.mul(left[..., row, :], right[..., 0, :], out=gradient[..., row, :])
+        return (gradient,)
+
+    def _in_blocks(self, state: Tensor) -> Tensor:
+        """state (..., dim, columns) as (..., k, b, columns)."""
+        return state.unflatten(-2, self.blocks.shape[-3:-1])
+
+    def _unit(self) -> Tensor:
+        return torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTransition(_BlockMatrices, Transition):
+    """h is sent to BlockDiag(blocks) h; blocks (..., k, b, b)."""
+
+    closed: ClassVar[bool] = True
 
     def compose(self, earlier: Any) -> Self:
         """Block by block."""
@@ -84,53 +89,26 @@ class BlockTransition(Transition):
 
     def where(self, valid: Tensor) -> Self:
         """Unit blocks wherever valid is false."""
-        unit = torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
-        return type(self)(torch.where(valid[..., None, None, None], self.blocks, unit))
+        return type(self)(torch.where(valid[..., None, None, None], self.blocks, self._unit()))
 
     def sizes(self, state: Tensor) -> Tensor:
         """Block by block."""
-        moduli = state.abs().unflatten(-2, self.blocks.shape[-3:-1])
+        moduli = self._in_blocks(state.abs())
         return moduli.amax(-2, keepdim=True).expand(moduli.shape).flatten(-3, -2)
-
-    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-        """Outer products inside each block."""
-        return (_gradient(self.blocks, before, cotangent),)
 
     def isometry_defect(self) -> Tensor:
         """Exact, block by block."""
-        unit = torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
-        gram = self.blocks.mH @ self.blocks - unit
+        gram = self.blocks.mH @ self.blocks - self._unit()
         return gram.abs().square().sum((-1, -2, -3)) / self.dim
 
 
 @dataclass(frozen=True, eq=False)
-class BlockGenerator(Generator):
+class BlockGenerator(_BlockMatrices, Generator):
     """A = BlockDiag(blocks); blocks (..., k, b, b)."""
-
-    blocks: Tensor
-    stepwise: ClassVar[tuple[str, ...]] = ("blocks",)
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.blocks.shape[-3] * self.blocks.shape[-1]
-
-    def act(self, state: Tensor) -> Tensor:
-        """Each block acts on its rows of state (..., dim, columns)."""
-        return _act(self.blocks, state)
-
-    def as_dense(self) -> Tensor:
-        """(..., dim, dim)."""
-        return _dense(self.blocks)
-
-    def adjoint(self) -> "BlockGenerator":
-        """Block by block."""
-        return type(self)(self.blocks.mH)
 
     def euler(self) -> Transition:
         """Unit blocks plus the blocks."""
-        unit = torch.eye(self.blocks.shape[-1], dtype=self.blocks.dtype, device=self.blocks.device)
-        return BlockTransition(self.blocks + unit)
+        return BlockTransition(self.blocks + self._unit())
 
     def exponential(self, substeps: int | None = None) -> Transition:
         """Exact exponential of each block."""
@@ -145,10 +123,6 @@ class BlockGenerator(Generator):
     def norm_bound(self) -> Tensor:
         """Largest Frobenius norm of a block."""
         return torch.linalg.matrix_norm(self.blocks).amax(-1)
-
-    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-        """Outer products inside each block."""
-        return (_gradient(self.blocks, before, cotangent),)
 
 
 @dataclass(frozen=True)

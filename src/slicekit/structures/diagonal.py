@@ -12,6 +12,7 @@ from slicekit.paths.lie_bases import LieBasis
 from slicekit.structures.base import (
     Drawn,
     Generator,
+    Matrices,
     Parameters,
     Transition,
     weighted_sum,
@@ -34,12 +35,11 @@ def ones_unless(valid: Tensor, diagonal: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalTransition(Transition):
-    """h is sent to values * h; values (..., dim), real or complex."""
+class _Diagonals(Matrices):
+    """What generators and transitions that are diagonal have in common; values (..., dim)."""
 
     values: Tensor
     stepwise: ClassVar[tuple[str, ...]] = ("values",)
-    closed: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:
@@ -50,9 +50,21 @@ class DiagonalTransition(Transition):
         """Scale the rows of state (..., dim, columns)."""
         return self.values.unsqueeze(-1) * state
 
-    def adjoint(self) -> "DiagonalTransition":
+    def adjoint(self) -> Self:
         """The complex conjugate."""
-        return DiagonalTransition(self.values.conj())
+        return type(self)(self.values.conj())
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Gradient in the values, summed over columns."""
+        gradient = (cotangent * before.conj()).sum(-1)
+        return (gradient if self.values.is_complex() else gradient.real,)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalTransition(_Diagonals, Transition):
+    """h is sent to values * h; values (..., dim), real or complex."""
+
+    closed: ClassVar[bool] = True
 
     def compose(self, earlier: Any) -> Self:
         """The elementwise product."""
@@ -66,35 +78,14 @@ class DiagonalTransition(Transition):
         """Every row is alone."""
         return state.abs()
 
-    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-        """Gradient in the values, summed over columns."""
-        gradient = (cotangent * before.conj()).sum(-1)
-        return (gradient if self.values.is_complex() else gradient.real,)
-
     def isometry_defect(self) -> Tensor:
         """Exact: how far the moduli are from one."""
         return (self.values.abs().square() - 1).square().mean(-1)
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalGenerator(Generator):
+class DiagonalGenerator(_Diagonals, Generator):
     """A = diag(values); values (..., dim)."""
-
-    values: Tensor
-    stepwise: ClassVar[tuple[str, ...]] = ("values",)
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.values.shape[-1]
-
-    def act(self, state: Tensor) -> Tensor:
-        """Scale the rows of state (..., dim, columns)."""
-        return self.values.unsqueeze(-1) * state
-
-    def adjoint(self) -> "DiagonalGenerator":
-        """The complex conjugate."""
-        return DiagonalGenerator(self.values.conj())
 
     def euler(self) -> DiagonalTransition:
         """1 + values."""

@@ -14,6 +14,7 @@ from slicekit.descriptions import low_rank as descriptions
 from slicekit.structures.base import (
     Drawn,
     Generator,
+    Matrices,
     Parameters,
     Transition,
     weighted_sum,
@@ -23,13 +24,9 @@ from slicekit.structures.diagonal import ones_unless
 from slicekit.structures.exponential import exponential_action
 
 
-def _act(diagonal: Tensor, left: Tensor, right: Tensor, state: Tensor) -> Tensor:
-    return diagonal.unsqueeze(-1) * state + left @ (right.mH @ state)
-
-
 @dataclass(frozen=True, eq=False)
-class LowRankTransition(Transition):
-    """h is sent to (diag(diagonal) + left right^*) h.
+class _LowRankMatrices(Matrices):
+    """diag(diagonal) + left right^*: what generators and transitions have in common.
 
     Args:
         diagonal: (..., dim).
@@ -49,11 +46,29 @@ class LowRankTransition(Transition):
 
     def act(self, state: Tensor) -> Tensor:
         """Two thin products and a scaling of state (..., dim, columns)."""
-        return _act(self.diagonal, self.left, self.right, state)
+        return self.diagonal.unsqueeze(-1) * state + self.left @ (self.right.mH @ state)
 
-    def adjoint(self) -> "LowRankTransition":
+    def adjoint(self) -> Self:
         """left and right change places."""
-        return LowRankTransition(self.diagonal.conj(), self.right, self.left)
+        return type(self)(self.diagonal.conj(), self.right, self.left)
+
+    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
+        """Thin outer products; nothing of size dim x dim."""
+        in_diagonal = (cotangent * before.conj()).sum(-1)
+        in_left = cotangent @ (self.right.mH @ before).mH
+        in_right = before @ (self.left.mH @ cotangent).mH
+        return in_diagonal, in_left, in_right
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankTransition(_LowRankMatrices, Transition):
+    """h is sent to (diag(diagonal) + left right^*) h.
+
+    Args:
+        diagonal: (..., dim).
+        left: (..., dim, rank).
+        right: (..., dim, rank).
+    """
 
     def where(self, valid: Tensor) -> Self:
         """The identity wherever valid is false."""
@@ -64,41 +79,10 @@ class LowRankTransition(Transition):
             self.right.where(thin, 0.0),
         )
 
-    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-        """Thin outer products; nothing of size dim x dim."""
-        return _pullback(self.left, self.right, before, cotangent)
-
-
-def _pullback(
-    left: Tensor, right: Tensor, before: Tensor, cotangent: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    diagonal = (cotangent * before.conj()).sum(-1)
-    in_left = cotangent @ (right.mH @ before).mH
-    in_right = before @ (left.mH @ cotangent).mH
-    return diagonal, in_left, in_right
-
 
 @dataclass(frozen=True, eq=False)
-class LowRankGenerator(Generator):
+class LowRankGenerator(_LowRankMatrices, Generator):
     """A = diag(diagonal) + left right^*, shapes as in LowRankTransition."""
-
-    diagonal: Tensor
-    left: Tensor
-    right: Tensor
-    stepwise: ClassVar[tuple[str, ...]] = ("diagonal", "left", "right")
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.diagonal.shape[-1]
-
-    def act(self, state: Tensor) -> Tensor:
-        """Two thin products and a scaling of state (..., dim, columns)."""
-        return _act(self.diagonal, self.left, self.right, state)
-
-    def adjoint(self) -> "LowRankGenerator":
-        """left and right change places."""
-        return LowRankGenerator(self.diagonal.conj(), self.right, self.left)
 
     def euler(self) -> LowRankTransition:
         """I + A keeps the rank."""
@@ -112,10 +96,6 @@ class LowRankGenerator(Generator):
         """max |d| + ||U|| ||V||."""
         thin = torch.linalg.matrix_norm(self.left) * torch.linalg.matrix_norm(self.right)
         return self.diagonal.abs().amax(-1) + thin
-
-    def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-        """Thin outer products; nothing of size dim x dim."""
-        return _pullback(self.left, self.right, before, cotangent)
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,6 @@ from slicekit.structures.exponential import matrix_exponential
 class RotationTransition(BlockTransition):
     """Blocks that are isometries up to rounding, so that a scan may undo the rounding's drift."""
 
-    def adjoint(self) -> "RotationTransition":
-        """The inverse rotations."""
-        return RotationTransition(self.blocks.mH)
-
 
 @dataclass(frozen=True, eq=False)
 class SkewGenerator(BlockGenerator):

@@ -14,6 +14,7 @@ from slicekit.jax.paths.lie_bases import LieBasis
 from slicekit.jax.structures.base import (
     Drawn,
     Generator,
+    Matrices,
     Parameters,
     Transition,
     brackets,
@@ -23,29 +24,11 @@ from slicekit.jax.structures.direct_sum import Composite
 from slicekit.jax.structures.exponential import matrix_exponential
 
 
-def _act(blocks: Array, state: Array) -> Array:
-    k, b = blocks.shape[-3], blocks.shape[-1]
-    rows = state.reshape(*state.shape[:-2], k, b, state.shape[-1])
-    moved = blocks @ rows
-    return moved.reshape(*moved.shape[:-3], k * b, moved.shape[-1])
-
-
-def _dense(blocks: Array) -> Array:
-    k, b = blocks.shape[-3], blocks.shape[-1]
-    spread = jnp.einsum("...kij,kl->...kilj", blocks, jnp.eye(k, dtype=blocks.dtype))
-    return spread.reshape(*blocks.shape[:-3], k * b, k * b)
-
-
-class BlockTransition(Transition):
-    """h is sent to BlockDiag(blocks) h; blocks (..., k, b, b)."""
+class _BlockMatrices(Matrices):
+    """What generators and transitions have in common; blocks (..., k, b, b)."""
 
     blocks: Array
     stepwise: ClassVar[tuple[str, ...]] = ("blocks",)
-
-    @property
-    def closed(self) -> bool:
-        """Yes."""
-        return True
 
     @property
     def dim(self) -> int:
@@ -54,15 +37,34 @@ class BlockTransition(Transition):
 
     def act(self, state: Array) -> Array:
         """Each block acts on its rows of state (..., dim, columns)."""
-        return _act(self.blocks, state)
+        moved = self.blocks @ self._in_blocks(state)
+        return moved.reshape(*moved.shape[:-3], self.dim, moved.shape[-1])
 
     def as_dense(self) -> Array:
         """(..., dim, dim)."""
-        return _dense(self.blocks)
+        units = jnp.eye(self.blocks.shape[-3], dtype=self.blocks.dtype)
+        spread = jnp.einsum("...kij,kl->...kilj", self.blocks, units)
+        return spread.reshape(*self.blocks.shape[:-3], self.dim, self.dim)
 
-    def adjoint(self) -> "BlockTransition":
+    def adjoint(self) -> Self:
         """Block by block."""
         return type(self)(self.blocks.mT.conj())
+
+    def _in_blocks(self, state: Array) -> Array:
+        """state (..., dim, columns) as (..., k, b, columns)."""
+        return state.reshape(*state.shape[:-2], *self.blocks.shape[-3:-1], state.shape[-1])
+
+    def _unit(self) -> Array:
+        return jnp.eye(self.blocks.shape[-1], dtype=self.blocks.dtype)
+
+
+class BlockTransition(_BlockMatrices, Transition):
+    """h is sent to BlockDiag(blocks) h; blocks (..., k, b, b)."""
+
+    @property
+    def closed(self) -> bool:
+        """Yes."""
+        return True
 
     def compose(self, earlier: Any) -> Self:
         """Block by block."""
@@ -71,43 +73,20 @@ class BlockTransition(Transition):
     def sizes(self, state: Array) -> Array:
         """Block by block."""
         moduli = jnp.abs(state)
-        rows = moduli.reshape(*state.shape[:-2], *self.blocks.shape[-3:-1], state.shape[-1])
+        rows = self._in_blocks(moduli)
         return jnp.broadcast_to(rows.max(-2, keepdims=True), rows.shape).reshape(moduli.shape)
 
     def where(self, valid: Array) -> Self:
         """Unit blocks wherever valid is false."""
-        unit = jnp.eye(self.blocks.shape[-1], dtype=self.blocks.dtype)
-        return type(self)(jnp.where(valid[..., None, None, None], self.blocks, unit))
+        return type(self)(jnp.where(valid[..., None, None, None], self.blocks, self._unit()))
 
 
-class BlockGenerator(Generator):
+class BlockGenerator(_BlockMatrices, Generator):
     """A = BlockDiag(blocks); blocks (..., k, b, b)."""
-
-    blocks: Array
-    stepwise: ClassVar[tuple[str, ...]] = ("blocks",)
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.blocks.shape[-3] * self.blocks.shape[-1]
-
-    def act(self, state: Array) -> Array:
-        """Each block acts on its rows of state (..., dim, columns)."""
-        return _act(self.blocks, state)
-
-    def as_dense(self) -> Array:
-        """(..., dim, dim)."""
-        return _dense(self.blocks)
-
-    def adjoint(self) -> "BlockGenerator":
-        """Block by block."""
-        return type(self)(self.blocks.mT.conj())
 
     def euler(self) -> Transition:
         """Unit blocks plus the blocks."""
-        return BlockTransition(
-            self.blocks + jnp.eye(self.blocks.shape[-1], dtype=self.blocks.dtype)
-        )
+        return BlockTransition(self.blocks + self._unit())
 
     def exponential(self, substeps: int | None = None) -> Transition:
         """Exact exponential of each block."""

@@ -8,19 +8,21 @@ from jax import Array
 
 from slicekit.descriptions import diagonal as descriptions
 from slicekit.jax.paths.lie_bases import LieBasis
-from slicekit.jax.structures.base import Drawn, Generator, Parameters, Transition, weighted_sum
+from slicekit.jax.structures.base import (
+    Drawn,
+    Generator,
+    Matrices,
+    Parameters,
+    Transition,
+    weighted_sum,
+)
 
 
-class DiagonalTransition(Transition):
-    """h is sent to values * h; values (..., dim), real or complex."""
+class _Diagonals(Matrices):
+    """What generators and transitions that are diagonal have in common; values (..., dim)."""
 
     values: Array
     stepwise: ClassVar[tuple[str, ...]] = ("values",)
-
-    @property
-    def closed(self) -> bool:
-        """Yes."""
-        return True
 
     @property
     def dim(self) -> int:
@@ -31,9 +33,18 @@ class DiagonalTransition(Transition):
         """Scale the rows of state (..., dim, columns)."""
         return self.values[..., None] * state
 
-    def adjoint(self) -> "DiagonalTransition":
+    def adjoint(self) -> Self:
         """The complex conjugate."""
-        return DiagonalTransition(self.values.conj())
+        return type(self)(self.values.conj())
+
+
+class DiagonalTransition(_Diagonals, Transition):
+    """h is sent to values * h; values (..., dim), real or complex."""
+
+    @property
+    def closed(self) -> bool:
+        """Yes."""
+        return True
 
     def compose(self, earlier: Any) -> Self:
         """The elementwise product."""
@@ -48,24 +59,8 @@ class DiagonalTransition(Transition):
         return type(self)(jnp.where(valid[..., None], self.values, 1))
 
 
-class DiagonalGenerator(Generator):
+class DiagonalGenerator(_Diagonals, Generator):
     """A = diag(values); values (..., dim)."""
-
-    values: Array
-    stepwise: ClassVar[tuple[str, ...]] = ("values",)
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.values.shape[-1]
-
-    def act(self, state: Array) -> Array:
-        """Scale the rows of state (..., dim, columns)."""
-        return self.values[..., None] * state
-
-    def adjoint(self) -> "DiagonalGenerator":
-        """The complex conjugate."""
-        return DiagonalGenerator(self.values.conj())
 
     def euler(self) -> DiagonalTransition:
         """1 + values."""

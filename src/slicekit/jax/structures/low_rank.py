@@ -11,7 +11,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from slicekit.descriptions import low_rank as descriptions
-from slicekit.jax.structures.base import Drawn, Generator, Parameters, Transition, weighted_sum
+from slicekit.jax.structures.base import (
+    Drawn,
+    Generator,
+    Matrices,
+    Parameters,
+    Transition,
+    weighted_sum,
+)
 from slicekit.jax.structures.exponential import EulerAction, ExponentialAction, exponential_action
 
 
@@ -60,12 +67,8 @@ class SharedFactorGenerator(Generator):
         return jnp.abs(self.diagonal).max(-1) + jnp.abs(self.weights) @ lengths
 
 
-def _act(diagonal: Array, left: Array, right: Array, state: Array) -> Array:
-    return diagonal[..., None] * state + left @ (right.mT.conj() @ state)
-
-
-class LowRankTransition(Transition):
-    """h is sent to (diag(diagonal) + left right^*) h.
+class _LowRankMatrices(Matrices):
+    """diag(diagonal) + left right^*: what generators and transitions have in common.
 
     Args:
         diagonal: (..., dim).
@@ -85,11 +88,21 @@ class LowRankTransition(Transition):
 
     def act(self, state: Array) -> Array:
         """Two thin products and a scaling of state (..., dim, columns)."""
-        return _act(self.diagonal, self.left, self.right, state)
+        return self.diagonal[..., None] * state + self.left @ (self.right.mT.conj() @ state)
 
-    def adjoint(self) -> "LowRankTransition":
+    def adjoint(self) -> Self:
         """left and right change places."""
-        return LowRankTransition(self.diagonal.conj(), self.right, self.left)
+        return type(self)(self.diagonal.conj(), self.right, self.left)
+
+
+class LowRankTransition(_LowRankMatrices, Transition):
+    """h is sent to (diag(diagonal) + left right^*) h.
+
+    Args:
+        diagonal: (..., dim).
+        left: (..., dim, rank).
+        right: (..., dim, rank).
+    """
 
     def where(self, valid: Array) -> Self:
         """The identity wherever valid is false."""
@@ -100,26 +113,8 @@ class LowRankTransition(Transition):
         )
 
 
-class LowRankGenerator(Generator):
+class LowRankGenerator(_LowRankMatrices, Generator):
     """A = diag(diagonal) + left right^*, shapes as in LowRankTransition."""
-
-    diagonal: Array
-    left: Array
-    right: Array
-    stepwise: ClassVar[tuple[str, ...]] = ("diagonal", "left", "right")
-
-    @property
-    def dim(self) -> int:
-        """Size of the state."""
-        return self.diagonal.shape[-1]
-
-    def act(self, state: Array) -> Array:
-        """Two thin products and a scaling of state (..., dim, columns)."""
-        return _act(self.diagonal, self.left, self.right, state)
-
-    def adjoint(self) -> "LowRankGenerator":
-        """left and right change places."""
-        return LowRankGenerator(self.diagonal.conj(), self.right, self.left)
 
     def euler(self) -> LowRankTransition:
         """I + A keeps the rank."""
