@@ -1,5 +1,6 @@
 """The command `slicekit study`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_bad_usage_is_one_line_and_exit_code_2(
     result = invoke(*arguments, "--out", str(tmp_path / "study"))
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1 and expected in result.stderr
+
+
+@pytest.mark.skipif(find_spec("aeon") is None, reason="needs the sets that ship with aeon")
+def test_aeon_stands_for_the_sets_that_ship_with_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["uea", "--parts", "default", "--models", "slice-classifier", "--seeds", "0"]
+    result = invoke(*arguments, "--data", "aeon", "--sets", "Covid3Month")
+    assert result.exit_code == 2 and "Covid3Month asks for numbers" in result.stderr
+    result = invoke(*arguments, "--data", "aeon", "--sets", "UnitTest", "--quick")
+    assert result.exit_code == 0 and "UnitTest" in result.stdout
+    (tmp_path / "aeon").mkdir()
+    result = invoke(*arguments, "--data", "aeon")
+    assert result.exit_code == 2 and "no data set with classes" in result.stderr
 
 
 def test_finished_runs_are_shown_beside_the_paper(tmp_path: Path) -> None:

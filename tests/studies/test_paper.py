@@ -48,7 +48,7 @@ def test_the_page_has_what_is_there_and_names_what_is_missing(
         "62.50 / 62.50",
         "slicekit study word-problems --models orthogonal-slice --seeds 0 --steps 2000",
         "Not run yet: orthogonal-slice (seed 0 1 2 3 4), bd-slice (seed 1 2 3 4), ",
-        "Not done: no data set of the archive on the disk",
+        "Not done: no data set with classes on the disk",
         "Not at hand (slicekit data get): EigenWorms, EthanolConcentration, Heartbeat, ",
     ):
         assert expected in text

@@ -40,6 +40,8 @@ from slicekit.studies.ranks import mean_ranks
 from slicekit.studies.runs import finished, perform
 from slicekit.studies.tables import runs_table
 from slicekit.studies.uea_paper import PAPER, PAPERS_COSTS, PUBLISHED, SIZES
+from slicekit.tasks.archive_task import on_disk
+from slicekit.tasks.archives import Series
 from slicekit.tasks.archives.places import load
 from tests.tasks.archives_on_disk import TEST, write_archive
 
@@ -234,6 +236,39 @@ def test_what_is_left_at_a_larger_share_is_left_at_a_smaller(folder: Path) -> No
     again, other = (_Sample(series, 0.3, seed) for seed in (0, 1))
     assert all((a == b).all() for a, b in zip(again.times, some.times, strict=True))
     assert any((a != b).any() for a, b in zip(other.times, some.times, strict=True))
+
+
+def test_series_with_time_stamps_keep_them() -> None:
+    cases = [np.arange(4.0)[:, None], np.ones((2, 1))]
+    stamps = [np.array([0.0, 1.0, 2.0, 9.0]), np.array([5.0, 7.0])]
+    sample = _Sample(Series.of(cases, [0, 1], ("a", "b"), times=stamps), 0.0, seed=0)
+    assert sample.stamped
+    assert [x.tolist() for x in sample.clocks()] == [x.tolist() for x in stamps]
+    np.testing.assert_allclose(sample.interpolated()[0], [[0, 2 + 1 / 7, 2 + 4 / 7, 3]], atol=1e-6)
+
+
+def test_sets_of_the_users_own_are_found_and_those_of_numbers_left_out(tmp_path: Path) -> None:
+    write_archive(tmp_path)
+    head = "@problemName {}\n@univariate true\n{}\n@data\n"
+    kinds = {
+        "Mine": ("@classLabel true left right", ("left", "right")),
+        "Prices": ("@targetLabel true", ("0.5", "1.5")),
+    }
+    for name, (line, answers) in kinds.items():
+        (tmp_path / name).mkdir()
+        rows = "".join(f"{i},{i * i % 7},{-i}:{answers[i % 2]}\n" for i in range(8))
+        for part in ("TRAIN", "TEST"):
+            (tmp_path / name / f"{name}_{part}.ts").write_text(head.format(name, line) + rows)
+    (tmp_path / "Half_TRAIN.ts").write_text("cut off")
+    np.savez(tmp_path / "one.npz", X=np.zeros((2, 3, 1)))
+    (tmp_path / "text.npz").write_text("no arrays")
+    assert on_disk(tmp_path) == [NAME, "Mine", "Prices"]
+    chosen = Choice(parts=("default",), models=(OURS,), quick=True, data=str(tmp_path))
+    plans = study().wanted(chosen, {})
+    assert [plan.task for plan in plans] == [NAME, "Mine"]
+    assert perform(plans[1], tmp_path / "unit").on_test_set is not None
+    with pytest.raises(ValueError, match="Prices asks for numbers"):
+        study().wanted(replace(chosen, sets=("Prices",)), {})
 
 
 def test_warping_costs_pairs_times_cells_times_channels() -> None:

@@ -26,6 +26,10 @@ from slicekit.studies import (
 from slicekit.studies.budgets import seconds_of
 from slicekit.studies.records import add_to_record
 from slicekit.studies.results import MARKDOWN, PICTURE, RESULTS, gathered, shown
+from slicekit.tasks.archives.places import shipped_with_aeon
+
+AEON = "aeon"
+"""What stands for the folder of the sets that ship with it."""
 
 
 def study_command(
@@ -64,7 +68,12 @@ def study_command(
         typer.Option(help="Data sets of uea, as in BasicMotions,NATOPS; all by default."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets of uea.", file_okay=False)
+        Path | None,
+        typer.Option(
+            help="Folder of the data sets of uea, known by name or yours; aeon is those that ship "
+            "with it.",
+            file_okay=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -112,6 +121,8 @@ def study_command(
       slicekit study languages --budget 8h                     what a night is enough for
       slicekit study languages --budget 0s --record results    add what is done to the record
       slicekit study uea --parts paper --models bd-slice,d-slice --processes 2
+      slicekit study uea --parts default --data FOLDER         our classifier and others, your sets
+      slicekit study uea --parts default --data aeon --seeds 0
       slicekit study languages --engine ray --address 10.0.0.1:6379
       slicekit study languages --engine slurm --option partition=long --option minutes=240
 
@@ -134,7 +145,7 @@ def study_command(
             max_layers=max_layers,
             parts=_names(parts),
             sets=_names(sets),
-            data=None if data is None else str(data.resolve()),
+            data=None if data is None else _data(data),
             quick=quick,
         )
         seconds = None if budget is None else seconds_of(budget)
@@ -157,6 +168,13 @@ def _refuse(options: Mapping[str, str | None]) -> None:
                 f"slicekit study paper: {name} {value}, but it takes all of every study; give it "
                 "to a study by its name"
             )
+
+
+def _data(folder: Path) -> str:
+    """The whole path of a folder; that of aeon's sets, unless there is a folder of that name."""
+    if str(folder) == AEON and not folder.exists():
+        return str(shipped_with_aeon())
+    return str(folder.resolve())
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -1,8 +1,8 @@
 """Classifiers that train in their own way: ours with its defaults, and strong others.
 
-They see the archive's series as they are, channel first, and the archive's own test set. Where a
-share of the observations is dropped, ours is told the times of the rest, and the others see lines
-drawn between them.
+They see the archive's series as they are, channel first, and the archive's own test set. Where
+series have time stamps, or a share of the observations is dropped, ours is told the times, and the
+others see lines drawn between what was observed, at regular times.
 """
 
 import time
@@ -103,6 +103,10 @@ class _Sample:
         self.answers = series.answers.numpy()
         self.whole: Cases = []
         self.times: list[np.ndarray] = []
+        self.stamped = series.times is not None
+        self._stamps = [np.arange(n, dtype=np.float64) for n in series.lengths.tolist()]
+        if series.times is not None:
+            self._stamps = [x.numpy() for x in series.times.split(series.lengths.tolist())]
         for case in series.cases():
             length = len(case)
             left = max(2, round((1 - dropped) * length))
@@ -116,19 +120,20 @@ class _Sample:
 
     def clocks(self) -> list[np.ndarray]:
         """When that was observed."""
-        return [kept.astype(np.float64) for kept in self.times]
+        return [own[kept] for own, kept in zip(self._stamps, self.times, strict=True)]
 
     def interpolated(self) -> Cases:
         """The series as long as they were, with lines across what was dropped, or was missing."""
-        return [_lines(x, kept) for x, kept in zip(self.whole, self.times, strict=True)]
+        every = zip(self.whole, self._stamps, self.times, strict=True)
+        return [_lines(x, stamps, kept) for x, stamps, kept in every]
 
 
-def _lines(series: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    grid, found = np.arange(series.shape[1]), np.zeros_like(series)
+def _lines(series: np.ndarray, stamps: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    grid, found = np.linspace(stamps[0], stamps[-1], len(stamps)), np.zeros_like(series)
     for row, channel in enumerate(series):
         known = kept[~np.isnan(channel[kept])]
         if len(known):
-            found[row] = np.interp(grid, known, channel[known])
+            found[row] = np.interp(grid, stamps[known], channel[known])
     return found
 
 
@@ -152,8 +157,8 @@ def _ours(train: _Sample, test: _Sample, plan: Plan, device: str | None) -> Foun
 
     solver = Ridge(groups=plan.options.get("groups"))
     classifier = SliceClassifier(solver=solver, random_state=plan.settings.seed, device=device)
-    told = {"times": train.clocks()} if "dropped" in plan.options else {}
-    asked = {"times": test.clocks()} if "dropped" in plan.options else {}
+    timed = train.stamped or "dropped" in plan.options
+    told, asked = ({"times": x.clocks()} if timed else {} for x in (train, test))
     classifier.fit(train.observed(), train.answers, **told)
     guesses = classifier.predict(test.observed(), **asked)
     members: Any = vars(classifier.model_)["members"]

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from slicekit.tasks.archive_task import on_disk
+from slicekit.tasks.archive_task import has_classes, on_disk
 from slicekit.tasks.archives.places import load
 
 SHIPPED = {
@@ -40,7 +40,8 @@ Labelled = tuple[list[np.ndarray], np.ndarray]
 def names(data: str | None = None) -> tuple[str, ...]:
     """All that is at hand."""
     shipped = tuple(SHIPPED) if find_spec("aeon") is not None else ()
-    return (*FAMILIES, *shipped, *on_disk(data))
+    others = (x for x in on_disk(data) if x not in shipped and has_classes(x, data))
+    return (*FAMILIES, *shipped, *others)
 
 
 def training_part(name: str, data: str | None = None) -> Labelled:

@@ -13,7 +13,7 @@ from slicekit.studies.plans import Choice, Outcome, Plan
 from slicekit.studies.study import Study
 from slicekit.studies.tables import Table
 from slicekit.suggestions import unknown
-from slicekit.tasks.archive_task import is_on_disk, on_disk
+from slicekit.tasks.archive_task import has_classes, is_on_disk, on_disk
 
 PARTS = {"paper": uea_paper, "default": uea_default, "robustness": uea_robustness}
 """Each knows its plans, its tables and its panels of the picture."""
@@ -76,13 +76,15 @@ class UEA(Study):
         for name in choice.sets or ():
             if not is_on_disk(name, choice.data):
                 raise ValueError(f"no data set {name} on the disk; see: slicekit data --help")
-        found = list(choice.sets or on_disk(choice.data))
+            if not has_classes(name, choice.data):
+                raise ValueError(f"{name} asks for numbers; expected a data set with classes")
+        found = choice.sets or [x for x in on_disk(choice.data) if has_classes(x, choice.data)]
         if not found:
             raise ValueError(
-                "no data set of the archive on the disk; give their folder: --data FOLDER, or see: "
+                "no data set with classes on the disk; give their folder: --data FOLDER, or see: "
                 "slicekit data --help"
             )
-        return found
+        return list(found)
 
     def lengths(self, choice: Choice) -> tuple[int, ...]:
         """None: series are as long as they are."""

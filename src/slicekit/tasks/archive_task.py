@@ -7,6 +7,7 @@ training cases alone, so that others may leave it a little.
 """
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from slicekit.tasks.archives import (
     with_time_channel,
 )
 from slicekit.tasks.archives.catalogue import KNOWN
-from slicekit.tasks.archives.places import find
+from slicekit.tasks.archives.places import find, names
 from slicekit.tasks.series_task import SeriesTask
 
 SEEDS = (2345, 3456, 4567, 5678, 6789)
@@ -90,8 +91,23 @@ def is_on_disk(name: str, data: Folder | None = None) -> bool:
 
 
 def on_disk(data: Folder | None = None) -> list[str]:
-    """Those of the known data sets that are there to be read, by name."""
-    return [name for name in KNOWN if is_on_disk(name, data)]
+    """All data sets that are there to be read, by name: those that are known, then others."""
+    found = names(data)
+    return [*(x for x in KNOWN if x in found), *(x for x in found if x not in KNOWN)]
+
+
+def has_classes(name: str, data: Folder | None = None) -> bool:
+    """Whether a data set on the disk has classes, and not numbers; one that is unknown is read."""
+    if name in KNOWN:
+        return True
+    place = find(name, data)
+    return _has_classes(place, name, place.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _has_classes(place: Path, name: str, changed: int) -> bool:
+    """Studies ask after each run, and a file may be long; `changed` is when it last did."""
+    return bool(read_archive(place, name).classes)
 
 
 def make_archive_task(

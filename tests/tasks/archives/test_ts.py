@@ -55,6 +55,11 @@ def test_what_is_written_is_read(tmp_path: Path, series: Series, declare: bool) 
     assert same(given_text(tmp_path, ts_text(series, declare=declare)), series)
 
 
+def test_a_second_name_is_passed_over(tmp_path: Path) -> None:
+    twice = text(problemName="Walks\n@problemName Paths")
+    assert same(given_text(tmp_path, twice), given_text(tmp_path, text()))
+
+
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\n\n", " \n\t"])
 @pytest.mark.parametrize("first", [b"", b"\xef\xbb\xbf"])
 def test_ends_of_lines_and_a_byte_order_mark_make_no_difference(

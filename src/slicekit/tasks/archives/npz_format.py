@@ -71,6 +71,15 @@ def read_npz_archive(path: Path) -> Archive:
         raise ArchiveError(path, None, str(error), "both to agree") from None
 
 
+def holds_both(path: Path) -> bool:
+    """Whether a file says that it holds both splits of a problem."""
+    try:
+        with zipfile.ZipFile(path) as members:
+            return {"X_train.npy", "X_test.npy"} <= set(members.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
 def _load(path: Path) -> Arrays:
     with open(path, "rb") as file:
         # A damaged file makes the parsers below raise nearly anything.

@@ -1,10 +1,11 @@
 """Where sets are on disk."""
 
 import os
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 
-from slicekit.tasks.archives.reading import candidates, read_archive
+from slicekit.tasks.archives.reading import candidates, problems, read_archive
 from slicekit.tasks.archives.series import Archive
 
 INNER = ("", "uea")
@@ -54,6 +55,29 @@ def find(name: str, folder: str | PathLike[str] | None = None) -> Path:
         f"{name} is not on disk; looked for {', '.join(looked)}. To download it: "
         f"slicekit data get {name}"
     )
+
+
+def names(folder: str | PathLike[str] | None = None) -> list[str]:
+    """The sets that are on disk, known by name or not, in alphabetical order.
+
+    Args:
+        folder: where to look, as in `find`; `data_folder()` by default.
+    """
+    root = data_folder() if folder is None else Path(folder)
+    return sorted({name for inner in INNER for name in problems(root / inner)})
+
+
+def shipped_with_aeon() -> Path:
+    """The folder of the sets that ship inside aeon, of classes and of numbers.
+
+    Raises:
+        FileNotFoundError: if aeon is not installed, or has none.
+    """
+    spec = find_spec("aeon")
+    for place in (spec.submodule_search_locations if spec else None) or ():
+        if (found := Path(place) / "datasets" / "data").is_dir():
+            return found
+    raise FileNotFoundError("no sets of aeon here; to have them: pip install slicekit[aeon]")
 
 
 def load(name: str, folder: str | PathLike[str] | None = None) -> Archive:

@@ -8,7 +8,7 @@ from pathlib import Path
 from slicekit.suggestions import unknown
 from slicekit.tasks.archives.arff_format import read_arff
 from slicekit.tasks.archives.errors import ArchiveError
-from slicekit.tasks.archives.npz_format import read_npz, read_npz_archive
+from slicekit.tasks.archives.npz_format import holds_both, read_npz, read_npz_archive
 from slicekit.tasks.archives.series import Archive, Series
 from slicekit.tasks.archives.ts_format import read_ts
 
@@ -69,6 +69,21 @@ def candidates(folder: Path, name: str) -> Iterator[tuple[Path, Path]]:
     for inner in (folder / name, folder):
         for suffix in (".ts", ".arff"):
             yield inner / f"{name}_TRAIN{suffix}", inner / f"{name}_TEST{suffix}"
+
+
+def problems(folder: Path) -> set[str]:
+    """The names of all problems in a folder, as `candidates` would find them; files stay unread."""
+    if not folder.is_dir():
+        return set()
+    files = [*folder.glob("*_TRAIN.*"), *folder.glob("*/*_TRAIN.*")]
+    named = {file.stem.removesuffix("_TRAIN") for file in files}
+    named |= {file.stem for file in folder.glob("*.npz") if holds_both(file)}
+    return {name for name in named if _is_there(folder, name)}
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    pairs = candidates(folder, name)
+    return any(train.is_file() and test.is_file() for train, test in pairs)
 
 
 def _told(pair: tuple[Path, Path]) -> str:

@@ -103,6 +103,8 @@ def _note(path: Path, number: int, line: str, head: dict[str, tuple[int, str]]) 
                 path, number, f"unknown keyword {quoted(f'@{written}')}", f"@{known}"
             )
         return
+    if keyword in head and keyword == "problemName":  # another name of it, as aeon's UnitTest has
+        return
     if keyword in head:
         raise ArchiveError(
             path, number, f"@{keyword} for the second time", f"it only in line {head[keyword][0]}"
