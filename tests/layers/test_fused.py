@@ -12,7 +12,8 @@ from slicekit.layers import fused as quick
 from slicekit.layers.slice import SLiCE
 from slicekit.layers.state import State
 from slicekit.native import available, reason
-from slicekit.scans import Projective, Scan, choice, fused
+from slicekit.scans import Projective, Scan, choice
+from slicekit.scans.native import fused
 from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
