@@ -12,6 +12,7 @@ from torch import Tensor
 from slicekit.native import available, library, reason
 from slicekit.native.given import Task, chunk_size
 from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.sources import FromTransitions
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -83,10 +84,11 @@ def problem(
         "outer": ((batch, length, dim), (batch, length, columns)),
     }
     return GivenPasses(
-        kind.make(batch, length, dtype),
+        FromTransitions(kind.make(batch, length, dtype)),
         torch.randn(batch, dim, columns, dtype=dtype),
         tuple(torch.randn(shape, dtype=dtype) for shape in shapes[inputs]),
         torch.randn(batch, length, dim, dtype=dtype) if readout else None,
+        0,
         rescale,
     )
 
@@ -129,7 +131,8 @@ def with_operands(passes: GivenPasses, operands: list[Tensor]) -> GivenPasses:
     state, *rest = operands[count:]
     transition = passes.transition.with_tensors(tuple(operands[:count]))
     readout = None if passes.readout is None else rest[driven]
-    return GivenPasses(transition, state, tuple(rest[:driven]), readout, passes.rescale)
+    given = FromTransitions(transition)
+    return GivenPasses(given, state, tuple(rest[:driven]), readout, 0, passes.rescale)
 
 
 def operands(passes: GivenPasses) -> list[Tensor]:
@@ -150,8 +153,8 @@ def cotangents(passes: GivenPasses) -> tuple[Tensor, Tensor]:
 
 def run(passes: GivenPasses) -> tuple[list[Tensor], list[Tensor]]:
     """What the kernels make of it: results and gradients."""
-    saved = passes.forward()
-    return saved, passes.backward(saved, *cotangents(passes))
+    saved = passes.forward(False)
+    return saved, passes.backward(saved, *cotangents(passes), [])
 
 
 def close(found: Tensor, expected: Tensor) -> None:
@@ -257,7 +260,7 @@ def test_single_step_of_a_single_sequence(kind: Kind, columns: int) -> None:
 def test_columns_of_zeros_are_divided_by_one() -> None:
     passes = problem(KINDS[0], columns=3, rescale=2)
     passes.state[:, :, 1] = 0
-    factors = passes.forward()[2]
+    factors = passes.forward(False)[2]
     assert (factors[..., 1] == 1).all()
     agrees_with_plain_loop(passes)
 
@@ -308,7 +311,8 @@ def test_views_and_conjugates_are_understood() -> None:
 def test_rotations_are_blocks() -> None:
     blocks = torch.linalg.qr(torch.randn(2, 7, 3, 4, 4, dtype=torch.float64))[0]
     state = torch.randn(2, 12, 1, dtype=torch.float64)
-    agrees_with_plain_loop(GivenPasses(RotationTransition(blocks), state, (), None, 0))
+    source = FromTransitions(RotationTransition(blocks))
+    agrees_with_plain_loop(GivenPasses(source, state, (), None, 0, 0))
 
 
 @pytest.fixture

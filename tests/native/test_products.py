@@ -17,7 +17,7 @@ from slicekit import (
 )
 from slicekit.flows import resolve
 from slicekit.native import available, reason
-from slicekit.scans.native.made import NativePasses
+from slicekit.scans.native.made import MadePasses
 from slicekit.scans.sources import FromIncrements, FromTable
 from slicekit.structures import Structure
 
@@ -86,7 +86,7 @@ def test_the_product_is_that_of_the_dense_transitions(
         if tokens
         else FromIncrements(structure, flow, parameters, table[index])
     )
-    passes = NativePasses(made, state, (inputs,), None, 2**20, 8)
+    passes = MadePasses(made, state, (inputs,), None, 2**20, 8)
     assert passes.multiplies()
     rows, powers, driven, kept = passes.product(True)
     steps = flow.transition(structure, parameters, table[index]).as_dense()
@@ -97,7 +97,7 @@ def test_the_product_is_that_of_the_dense_transitions(
     assert driven is not None
     for found, whole in ((dense(structure, rows, powers), expected), (driven, rest)):
         assert (found - whole).abs().max() <= TOLERANCE[dtype] * whole.abs().max()
-    plain = NativePasses(made, state, (inputs,), None, 2**20, 0)
+    plain = MadePasses(made, state, (inputs,), None, 2**20, 0)
     if kept:
         again, once = plain.forward(True, kept), plain.forward(True)
         assert all(torch.equal(x, y) for x, y in zip(again, once, strict=True))
@@ -110,9 +110,7 @@ def test_products_neither_overflow_nor_die(dtype: torch.dtype) -> None:
     blocks = torch.stack([3 * eye, -0.75 * eye, -eye, 0 * eye]).unsqueeze(0)
     structure, path = BlockDiagonal(16, 4), torch.ones(1, 2000, 1, dtype=dtype)
     source = FromIncrements(structure, resolve(structure, None), {"blocks": blocks}, path)
-    rows, powers, _, _ = NativePasses(source, eye.new_zeros(1, 16, 1), (), None, 0, 8).product(
-        False
-    )
+    rows, powers, _, _ = MadePasses(source, eye.new_zeros(1, 16, 1), (), None, 0, 8).product(False)
     diagonal = torch.arange(4)
     found = rows[0].unflatten(0, (4, 4))[:, diagonal, diagonal]
     exponents = powers[0].unflatten(0, (4, 4))[:, diagonal, diagonal]

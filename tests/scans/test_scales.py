@@ -22,7 +22,7 @@ from slicekit import (
 )
 from slicekit.flows import NATURAL
 from slicekit.scans import Scan
-from slicekit.scans.chunked.steps import Passes
+from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.projective import normalise
 from slicekit.scans.scales import (
     WINDOW,
@@ -209,8 +209,8 @@ def test_scaling_rounds_nothing(name: str) -> None:
     single = {k: x.float() if x.is_floating_point() else x for k, x in parameters.items()}
     source = FromIncrements(structure, NATURAL, single, torch.randn(2, 30, CHANNELS) * 0.3)
     state = torch.randn(2, structure.dim, 3)
-    plain, _, _, _ = Passes(source, state, (), None, 0, 0).forward(False)
-    states, _, factors, _ = Passes(source, state, (), None, 0, WINDOW).forward(False)
+    plain, _, _, _ = StepPasses(source, state, (), None, 0, 0).forward(False)
+    states, _, factors, _ = StepPasses(source, state, (), None, 0, WINDOW).forward(False)
     scale = exponents(factors).float().exp2().repeat_interleave(WINDOW, 1)[:, :30]
     if structure.exponential_only:  # norms of rotations are restored at other steps
         torch.testing.assert_close(states * scale, plain)
@@ -286,7 +286,7 @@ def test_gradients_that_die_away_become_zero_and_not_subnormal(name: str, last: 
     parameters = {k: (x + 0.02 * torch.randn(x.shape)).unsqueeze(0) for k, x in means.items()}
     path = 1 + 0.1 * torch.randn(1, steps, 1)
     source = FromIncrements(structure, NATURAL, parameters, path)
-    passes = Passes(source, torch.randn(1, 6, 1), (), None, 0, WINDOW)
+    passes = StepPasses(source, torch.randn(1, 6, 1), (), None, 0, WINDOW)
     states, _, factors, *_ = saved = passes.forward(False)
     weights = torch.randn(states.shape)
     weights[:, : steps - 1] *= 0 if last else 1

@@ -1,4 +1,4 @@
-"""What `torch.utils.flop_counter` counts for the mixers' operators; see `scans.flop_counts`."""
+"""What `torch.utils.flop_counter` counts for the mixers' operators: two for each product."""
 
 import math
 

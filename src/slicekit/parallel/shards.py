@@ -20,11 +20,11 @@ from torch import Tensor
 
 from slicekit.native import available
 from slicekit.scans.inputs import Outer, as_tensors
-from slicekit.scans.native.made import NativePasses
+from slicekit.scans.native.made import MadePasses
 from slicekit.scans.native.policy import why_not
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, exponents, powers_of_two
-from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
+from slicekit.scans.sources import FromTransitions, Made, Source, leaves
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -64,9 +64,8 @@ def _sample(source: Source) -> Transition:
     """A transition of the source's kind."""
     if isinstance(source, FromTransitions):
         return source.transition
-    assert isinstance(source, FromIncrements | FromTable)
-    path = source.table if isinstance(source, FromTable) else source.increments[0]
-    return source.make(path[:1])
+    assert isinstance(source, Made)
+    return source.make(source.path.flatten(0, -2)[:1])
 
 
 def _block(part: Transition) -> int:
@@ -219,10 +218,11 @@ def summarise(
         The shard, and transitions that native passes need not make again.
     """
     kernel = available() and not why_not(source, False)
-    passes = NativePasses(source, state, as_tensors(inputs), None, size, WINDOW)
-    if kernel and passes.multiplies():
-        product, powers, driven, made = passes.product(True)
-        return _shard(leaves_of(source), product, powers, driven), made
+    if kernel and isinstance(source, Made):
+        passes = MadePasses(source, state, as_tensors(inputs), None, size, WINDOW)
+        if passes.multiplies():
+            product, powers, driven, made = passes.product(True)
+            return _shard(leaves_of(source), product, powers, driven), made
     return _by_columns(source, inputs, state.shape[-1], kernel), []
 
 

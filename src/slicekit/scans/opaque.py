@@ -3,20 +3,24 @@
 The passes themselves are in `chunked` and `native`.
 """
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from slicekit.handles import recall
 from slicekit.operators import Operator
 from slicekit.scans.base import Recurrence, Solution
-from slicekit.scans.chunked.products import OuterPasses
-from slicekit.scans.chunked.steps import Passes
-from slicekit.scans.flop_counts import of_scan
+from slicekit.scans.chunked.products import ProductPasses
+from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.inputs import as_tensors
-from slicekit.scans.native.made import NativePasses
+from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.native.made import MadePasses
+from slicekit.scans.passes import Passes
 from slicekit.scans.scales import WINDOW, directions, pull_directions
-from slicekit.scans.sources import keep_named, rebuild
+from slicekit.scans.sources import FIELD, LEAVES, NEXT, FromTransitions, Source, keep_named, rebuild
 
 
 def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
@@ -44,10 +48,15 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     return Solution(outputs, last)
 
 
-PASSES: dict[str, type[Passes] | type[OuterPasses] | type[NativePasses]] = {
-    "chunked": Passes,
-    "outer": OuterPasses,
-    "native": NativePasses,
+def _native(source: Source, *rest: Any) -> Passes:
+    kind = GivenPasses if isinstance(source, FromTransitions) else MadePasses
+    return kind(source, *rest)
+
+
+PASSES: dict[str, Callable[..., Passes]] = {
+    "chunked": StepPasses,
+    "outer": ProductPasses,
+    "native": _native,
 }
 
 
@@ -60,7 +69,7 @@ def _passes(
     rescale: int,
     keep: bool,
     operands: list[Tensor],
-) -> Passes | OuterPasses | NativePasses:
+) -> Passes:
     source = rebuild(spec, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None
@@ -112,13 +121,29 @@ def _backward(*args: Any) -> list[Tensor]:
         pulled = torch.zeros_like(log_norms) if pulled is None else pulled
         in_outputs = pull_directions(direction, norms, peaks, factors, rescale, whole, pulled)
         saved, in_last = [states, last, factors, *rest], None
-    if in_last is None and not passes.partial:
-        in_last = torch.zeros_like(saved[1])
-    return passes.backward(list(saved), in_outputs, in_last, needed)  # type: ignore[arg-type]
+    return passes.backward(list(saved), in_outputs, in_last, needed)
 
 
 def _differentiable(*plan: Any) -> int:
     return 3 if plan[-2] else 2
+
+
+def _flops(*plan: Any) -> int:
+    """Making the transitions, once for each increment or row of a table, and applying them.
+
+    A multiplication and its addition are two; what is made again is not counted again.
+    """
+    spec, tensors, operands = plan[1], plan[2], plan[-1]
+    batch, columns = operands[tensors][0], operands[tensors][2]
+    kind, *fields = spec.split(FIELD)
+    if kind == "FromTransitions":
+        count = sum(len(LEAVES[name].stepwise) for name in fields[0].split(NEXT))
+        return 2 * columns * sum(math.prod(shape) for shape in operands[:count])
+    path, length = operands[len(fields[2].split(NEXT))], operands[tensors - 1][1]
+    structure, rows, channels = recall(fields[0]), math.prod(path[:-1]), path[-1]
+    applying = structure.step_cost(0)
+    making = structure.step_cost(channels) - applying
+    return 2 * (rows * making + batch * length * columns * applying)
 
 
 SCAN = Operator(
@@ -127,7 +152,7 @@ SCAN = Operator(
     _forward,
     _shapes,
     _backward,
-    flops=of_scan,
+    flops=_flops,
     outputs=_differentiable,
     partial=True,
     subject="Chunked() and Native() give",

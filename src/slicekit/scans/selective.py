@@ -17,6 +17,7 @@ dim times as large as its inputs, so they are made where they are used: by the C
 CPU, elsewhere a chunk of time at a time.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -39,7 +40,6 @@ from slicekit.paths import mask_past_end
 from slicekit.scans.base import Scan
 from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.entry import propagate
-from slicekit.scans.flop_counts import of_selective_scan
 from slicekit.scans.native.policy import Native
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
@@ -215,13 +215,19 @@ def _backward(
     return [*native.backward(tensors, lengths, results[2], *cotangents), None]
 
 
+def _flops(operands: list[tuple[int, ...]]) -> int:
+    """Decay, drive and readout of each number of a state."""
+    steps, rates = operands[:2]
+    return 2 * 3 * math.prod(steps) * rates[-1]
+
+
 SELECTIVE_SCAN = Operator(
     "selective_scan",
     "",
     _forward,
     _shapes,
     _backward,
-    flops=of_selective_scan,
+    flops=_flops,
     outputs=2,
     keeps=(2,),
     subject="selective_scan gives",

@@ -127,30 +127,49 @@ def _is_ours(structure: Structure) -> bool:
     return type(structure).__module__.startswith(OURS) and all(map(_is_ours, parts))
 
 
-class _Made(Source):
-    """What the two sources with a structure have in common."""
+class Made(Source):
+    """What the two sources with a structure have in common.
 
-    def __init__(self, structure: Structure, flow: Flow, parameters: Parameters) -> None:
+    Attributes:
+        structure, flow, parameters: what transitions are made by.
+        path: increments (batch, length, channels), or the rows of a table (vocabulary, channels).
+        index: (batch, length) rows of the table, or None.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        flow: Flow,
+        parameters: Parameters,
+        path: Tensor,
+        index: Tensor | None = None,
+    ) -> None:
+        """Keep the pieces; nothing is computed yet."""
         self.structure, self.flow, self.parameters = structure, flow, parameters
-        self.dim = structure.dim
+        self.path, self.index, self.dim = path, index, structure.dim
+        self.batch, self.length = (path if index is None else index).shape[:2]
+        self.tensors = (*parameters.values(), path, *(() if index is None else (index,)))
 
     def make(self, increments: Tensor) -> Transition:
+        """The transitions of increments (..., channels)."""
         return self.flow.transition(self.structure, self.parameters, increments)
 
     @property
     def differentiable(self) -> bool:
+        """Our own are; of others a transition is looked at."""
         if _is_ours(self.structure) and type(self.flow).__module__.startswith(OURS):
             return True
-        increment = self.tensors[len(self.parameters)][..., :1, :].detach()
-        made = self.make(increment)
+        made = self.make(self.path[..., :1, :].detach())
         return all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made))
 
     def spec(self) -> str:
+        """Handles, and the names of the parameters."""
         names = NEXT.join(self.parameters)
         return FIELD.join((type(self).__name__, self.structure.key, self.flow.key, names))
 
     @property
     def descriptions(self) -> tuple[Handled, ...]:
+        """Structure and flow."""
         return self.structure, self.flow
 
     def _pull(
@@ -179,11 +198,13 @@ class _Made(Source):
 
         return skeleton[0].with_tensors(tensors), pull
 
-    def _row_bytes(self, increment: Tensor) -> int:
-        """From the generator of one row of increments, which is as large as its transition."""
-        return _bytes(self.structure.combine(self.parameters, increment))
+    def step_bytes(self) -> int:
+        """That of a row's generator, which is as large as its transition, for each sequence."""
+        increment = self.path.new_zeros(1, self.path.shape[-1])
+        return self.batch * _bytes(self.structure.combine(self.parameters, increment))
 
     def open_gradients(self) -> None:
+        """Zeros for the parameters."""
         self._in_parameters = {
             name: torch.zeros_like(x) for name, x in self.parameters.items() if not _is_integer(x)
         }
@@ -196,42 +217,29 @@ class _Made(Source):
         return [self._in_parameters.get(n, x.new_empty(0)) for n, x in self.parameters.items()]
 
 
-class FromIncrements(_Made):
+class FromIncrements(Made):
     """Transitions made from increments (batch, length, channels)."""
-
-    def __init__(
-        self, structure: Structure, flow: Flow, parameters: Parameters, increments: Tensor
-    ) -> None:
-        """Keep the pieces; nothing is computed yet."""
-        super().__init__(structure, flow, parameters)
-        self.increments = increments
-        self.batch, self.length = increments.shape[:2]
-        self.tensors = (*parameters.values(), increments)
 
     def whole(self) -> Transition:
         """(batch, length)."""
-        return self.make(self.increments)
+        return self.make(self.path)
 
     def steps(self) -> Iterator[Transition]:
         """One by one, so that no more than one step's transitions exist."""
-        for increment in self.increments.unbind(1):
+        for increment in self.path.unbind(1):
             yield self.make(increment)
 
     def part(self, start: int, stop: int) -> "FromIncrements":
         """Of some of the increments."""
-        path = self.increments[:, start:stop]
+        path = self.path[:, start:stop]
         return FromIncrements(self.structure, self.flow, self.parameters, path)
 
     def _increments(self, start: int, stop: int) -> Tensor:
-        return self.increments[:, start:stop].transpose(0, 1).contiguous()
+        return self.path[:, start:stop].transpose(0, 1).contiguous()
 
     def window(self, start: int, stop: int) -> Transition:
         """(stop - start, batch)."""
         return self.make(self._increments(start, stop))
-
-    def step_bytes(self) -> int:
-        """That of the generators of one step."""
-        return self.batch * self._row_bytes(self.increments.new_zeros(1, self.increments.shape[-1]))
 
     @property
     def keeps(self) -> bool:
@@ -241,7 +249,7 @@ class FromIncrements(_Made):
     def open_gradients(self) -> None:
         """Zeros for the parameters, room for the increments."""
         super().open_gradients()
-        self._in_increments = torch.empty_like(self.increments)
+        self._in_increments = torch.empty_like(self.path)
 
     def window_with_pullback(
         self, start: int, stop: int, kept: Transition | None
@@ -252,7 +260,6 @@ class FromIncrements(_Made):
             transition, pull = self._pull(increments)
         else:
             transition = kept
-
             pull = partial(self.structure.pullback, self.parameters, increments)
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
@@ -267,18 +274,11 @@ class FromIncrements(_Made):
         return (*self._parameter_gradients(), self._in_increments)
 
 
-class FromTable(_Made):
-    """Transitions made once per row of a table and looked up by index."""
+class FromTable(Made):
+    """Transitions made once per row of a table and looked up by index (batch, length)."""
 
-    def __init__(
-        self, structure: Structure, flow: Flow, parameters: Parameters, table: Tensor, index: Tensor
-    ) -> None:
-        """Keep the pieces; index (batch, length) runs over the rows of table."""
-        super().__init__(structure, flow, parameters)
-        self.table, self.index = table, index
-        self.batch, self.length = index.shape
-        self.tensors = (*parameters.values(), table, index)
-        self._rows: Transition | None = None
+    index: Tensor
+    _rows: Transition | None = None
 
     @classmethod
     def of(
@@ -290,7 +290,7 @@ class FromTable(_Made):
     def rows(self) -> Transition:
         """The transitions of the table's rows, made once."""
         if self._rows is None:
-            self._rows = self.make(self.table)
+            self._rows = self.make(self.path)
         return self._rows
 
     def _look_up(self, index: Tensor) -> Transition:
@@ -313,16 +313,12 @@ class FromTable(_Made):
     def part(self, start: int, stop: int) -> "FromTable":
         """Of some of the indices."""
         index = self.index[:, start:stop].contiguous()
-        return FromTable(self.structure, self.flow, self.parameters, self.table, index)
-
-    def step_bytes(self) -> int:
-        """That of the generators of one step."""
-        return self.batch * self._row_bytes(self.table[:1])
+        return FromTable(self.structure, self.flow, self.parameters, self.path, index)
 
     def open_gradients(self) -> None:
         """Zeros for the parameters and for the rows' transitions."""
         super().open_gradients()
-        self._rows, self._pull_rows = self._pull(self.table)
+        self._rows, self._pull_rows = self._pull(self.path)
         self._in_rows = tuple(torch.zeros_like(x) for x in self._rows.tensors())
 
     def window_with_pullback(
@@ -441,6 +437,5 @@ def rebuild(spec: str, tensors: list[Tensor]) -> Source:
     structure, flow = recall(rest[0]), flow_named(rest[1])
     names = rest[2].split(NEXT)
     parameters = dict(zip(names, tensors, strict=False))
-    if kind == "FromTable":
-        return FromTable(structure, flow, parameters, *tensors[len(names) :])
-    return FromIncrements(structure, flow, parameters, *tensors[len(names) :])
+    made = FromTable if kind == "FromTable" else FromIncrements
+    return made(structure, flow, parameters, *tensors[len(names) :])

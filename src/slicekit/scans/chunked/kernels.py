@@ -31,7 +31,7 @@ PARALLEL_BELOW = 4096
 """Elements a diagonal step must have to be worth a launch of its own."""
 
 RESTORE_EVERY = 64
-"""Steps after which rotations get their norm back."""
+"""Steps after which rotations get their norm back; for a C++ kernel see `native.runs`."""
 
 WIDE = 16
 """Columns from which on the chunk-wise low-rank kernel beats the loop on a CPU."""

@@ -12,8 +12,7 @@ from torch.nn.functional import pad
 
 from slicekit.scans.chunked.chunks import OuterChunks
 from slicekit.scans.chunked.decays import decays
-from slicekit.scans.passes import PassShapes
-from slicekit.scans.sources import Source
+from slicekit.scans.passes import Passes
 
 CHUNK, WIDE_CHUNK, WIDE = 32, 64, 64
 """Steps in a chunk, if not asked for otherwise; with diagonals of this size or more, the latter."""
@@ -28,30 +27,12 @@ GROUP_NUMBERS = 2**17
 """Reads of the chunks that are worked on at a time; more would leave the cache."""
 
 
-@dataclass(frozen=True, eq=False)
-class OuterPasses(PassShapes):
+class ProductPasses(Passes):
     """One recurrence of a diagonal or low-rank transition with outer inputs and a readout.
 
-    Attributes:
-        source: the given transitions; a diagonal of shape (batch, length, 1) is one for all rows.
-        state: (batch, dim, columns), the initial state.
-        inputs: left (batch, length, dim) and right (batch, length, columns).
-        readout: (batch, length, dim).
-        size: steps in a chunk are the largest power of two up to it; 0 leaves the choice.
-        rescale: not used.
+    A diagonal of shape (batch, length, 1) is one for all rows. Steps in a chunk are the largest
+    power of two up to `size`; 0 leaves the choice.
     """
-
-    source: Source
-    state: Tensor
-    inputs: tuple[Tensor, ...]
-    readout: Tensor | None
-    size: int
-    rescale: int
-
-    @property
-    def length(self) -> int:
-        """Number of steps."""
-        return self.source.length
 
     @property
     def rank(self) -> int:
@@ -64,10 +45,6 @@ class OuterPasses(PassShapes):
         usual = WIDE_CHUNK if self.rank == 0 and self.state.shape[-2] >= WIDE else CHUNK
         asked = self.size or min(usual, max(8, ROWS // max(self.rank, 1)))
         return 1 << (min(asked, LONGEST).bit_length() - 1)
-
-    def start_shape(self) -> tuple[int, ...]:
-        """(chunks, batch, dim, columns)."""
-        return (-(-self.length // self.chunk_size()), *self.state.shape)
 
     def keeps(self) -> bool:
         """The inverses of the triangular systems, where there are any."""
@@ -99,11 +76,12 @@ class OuterPasses(PassShapes):
         return [outputs, state.clone(), factors, starts, *kept]
 
     def backward(
-        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
     ) -> list[Tensor]:
         """Gradients of the transition's tensors, the state, the inputs and the readout."""
         assert self.readout is not None
-        starts, kept, carry = saved[3], saved[4:], in_last
+        starts, kept = saved[3], saved[4:]
+        carry = torch.zeros_like(self.state) if in_last is None else in_last
         stepwise = (*self.source.tensors, *self.inputs, self.readout)
         found = [x.new_empty(x.shape) for x in stepwise]
         for window in reversed(self._windows()):

@@ -7,7 +7,6 @@ products. Nothing but the states is stored in between.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,34 +14,16 @@ from torch import Tensor
 from slicekit.scans.base import KEEP_BYTES, contract
 from slicekit.scans.chunked.kernels import run
 from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.passes import PassShapes
+from slicekit.scans.passes import Passes
 from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
-from slicekit.scans.sources import Source
 from slicekit.structures import Transition
 
 CHUNK_BYTES = 4 * 2**20
 """Transitions that exist at a time; more would leave the cache and page-fault."""
 
 
-@dataclass(frozen=True, eq=False)
-class Passes(PassShapes):
-    """One recurrence, run in chunks.
-
-    Attributes:
-        source: where the transitions come from.
-        state: (batch, dim, columns), the initial state.
-        inputs: no tensor, one (dense inputs) or two (outer products).
-        readout: (batch, length, dim) or None.
-        size: steps in a chunk; 0 lets the chunk's transitions fill CHUNK_BYTES.
-        rescale: steps between two divisions of a projective state; 0 for a plain one.
-    """
-
-    source: Source
-    state: Tensor
-    inputs: tuple[Tensor, ...]
-    readout: Tensor | None
-    size: int
-    rescale: int
+class StepPasses(Passes):
+    """The steps of a chunk by `kernels`; size 0 lets its transitions fill CHUNK_BYTES."""
 
     def chunk_size(self) -> int:
         """Steps in a chunk."""
@@ -62,27 +43,8 @@ class Passes(PassShapes):
         windows = (self.source.window(start, stop) for start, stop in self.chunks())
         return [x for window in windows for x in window.tensors()]
 
-    @property
-    def length(self) -> int:
-        """Number of steps."""
-        return self.source.length
-
-    def start_shape(self) -> tuple[int, ...]:
-        """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
-        if self.readout is None:
-            return (0,)
-        return (-(-self.source.length // self.chunk_size()), *self.state.shape)
-
     def forward(self, keep: bool) -> list[Tensor]:
-        """Run all steps.
-
-        Returns:
-            outputs: `output_shape`.
-            last: the last state.
-            factors: what the state was divided by before each window's first step, `factor_shape`.
-            starts: the states at the chunks' beginnings, `start_shape`.
-            *kept: the transitions' tensors chunk by chunk, if keep.
-        """
+        """Run all steps; what is kept are the transitions' tensors, chunk by chunk."""
         state, readout, rescale = self.state, self.readout, self.rescale
         shape = self.output_shape()
         outputs = state.new_empty(shape[1], shape[0], *shape[2:])
@@ -110,22 +72,16 @@ class Passes(PassShapes):
         return [outputs.transpose(0, 1).contiguous(), state.clone(), factors, starts, *kept]
 
     def backward(
-        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
     ) -> list[Tensor]:
-        """Gradients of the source's tensors, the state, the inputs and the readout.
-
-        Args:
-            saved: what `forward` returned.
-            in_outputs, in_last: gradients of its first two.
-            needed: of each, whether it is; those of the source are made if one of them is.
-        """
+        """All gradients of the source if one of them is needed."""
         factors, kept = saved[2], saved[4:]
         source = self.source
         trained = any(needed[: len(source.tensors)])
         source.open_gradients()
         in_inputs = tuple(torch.empty_like(x) for x in self.inputs)
         in_readout = [] if self.readout is None else [torch.empty_like(self.readout)]
-        carry = in_last
+        carry = torch.zeros_like(self.state) if in_last is None else in_last
         chunks = self.chunks()
         for number, (start, stop) in reversed(list(enumerate(chunks))):
             share = len(kept) // len(chunks)

@@ -27,7 +27,6 @@ from slicekit.native.panels import Panels
 from slicekit.operators import Operator
 from slicekit.scans import choice
 from slicekit.scans.base import Scan
-from slicekit.scans.native.made import RESTORE_EVERY
 from slicekit.scans.native.policy import REAL, Native
 from slicekit.scans.native.runs import PANELS, Run, runs_of
 from slicekit.structures import Parameters, Structure
@@ -145,18 +144,8 @@ class _Pass:
         return torch.nn.functional.linear(self.x.select(1, 0), *self.start)
 
     def panels(self, state: Tensor) -> Panels:
-        return Panels(
-            self.run.parts,
-            tuple(self.parameters),
-            self.x,
-            None,
-            state.unsqueeze(-1),
-            None,
-            0,
-            RESTORE_EVERY,
-            self.pace,
-            self.still,
-        )
+        given = (self.x, None, state.unsqueeze(-1), None, 0, self.pace, self.still)
+        return self.run.panels(self.parameters, *given)
 
     def kept(self, panels: Panels) -> int:
         return panels.worth_keeping(self.limit) if self.keep else 0

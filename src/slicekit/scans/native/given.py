@@ -1,7 +1,7 @@
-"""The two passes over given transitions, by C++ kernels: the contract of `chunked.steps`."""
+"""The two passes over given transitions, by C++ kernels."""
 
-from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,49 +10,45 @@ from slicekit.native.arrays import plain
 from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
 from slicekit.native.kinds import Kind
 from slicekit.native.threads import threads
-from slicekit.scans.passes import PassShapes
+from slicekit.scans.passes import Passes
+from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
 
 
-@dataclass(frozen=True, eq=False)
-class GivenPasses(PassShapes):
-    """One recurrence with given transitions.
-
-    Attributes:
-        transition: diagonal, blocks or low rank, with leading shape (batch, length).
-        state: (batch, dim, columns), the initial state.
-        inputs: no tensor, one (dense inputs) or two (outer products).
-        readout: (batch, length, dim) or None.
-        rescale: steps between two divisions of a projective state; 0 for a plain one.
-    """
-
-    transition: Transition
-    state: Tensor
-    inputs: tuple[Tensor, ...]
-    readout: Tensor | None
-    rescale: int
+class GivenPasses(Passes):
+    """Diagonal, block or low-rank transitions, or a direct sum of them without a readout."""
 
     @property
-    def length(self) -> int:
-        """Number of steps."""
-        return self.transition.tensors()[0].shape[1]
+    def transition(self) -> Transition:
+        """With leading shape (batch, length)."""
+        return cast(FromTransitions, self.source).transition
 
-    def start_shape(self) -> tuple[int, ...]:
-        """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
-        if self.readout is None:
-            return (0,)
-        size = chunk_size(self.state.dtype, *self.state.shape[1:])
-        return (-(-self.length // size), *self.state.shape)
+    def chunk_size(self) -> int:
+        """Steps between two states that are stored."""
+        return chunk_size(self.state.dtype, *self.state.shape[1:])
 
-    def forward(self) -> list[Tensor]:
-        """Run all steps.
+    @cached_property
+    def parts(self) -> list["GivenPasses"]:
+        """Those of a direct sum, each on its own rows of the state; none for a single one."""
+        found, first, transitions = [], 0, leaves(self.transition)
+        if len(transitions) == 1:
+            return []
+        for transition in transitions:
+            rows = (first, transition.dim)
+            state = self.state.narrow(1, *rows)
+            inputs = tuple(x.narrow(2, *rows) for x in self.inputs[:1]) + self.inputs[1:]
+            source = FromTransitions(transition)
+            found.append(GivenPasses(source, state, inputs, self.readout, 0, self.rescale))
+            first += transition.dim
+        return found
 
-        Returns:
-            outputs: `output_shape`.
-            last: the last state.
-            factors: what the state was divided by before each step, `factor_shape`.
-            starts: the states at the chunks' beginnings, `start_shape`.
-        """
+    def forward(self, keep: bool) -> list[Tensor]:
+        """Run all steps; nothing is kept."""
+        if self.parts:
+            results = [part.forward(keep) for part in self.parts]
+            outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
+            factors = torch.cat([r[2] for r in results], 2) if self.rescale else results[0][2]
+            return [outputs, last, factors, results[0][3]]
         state = self.state
         results = [
             state.new_empty(self.output_shape()),
@@ -64,19 +60,40 @@ class GivenPasses(PassShapes):
         KERNEL.call("forward", self._task(), arrays)
         return results
 
-    def backward(self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor) -> list[Tensor]:
-        """Gradients of the transition's tensors, the state, the inputs and the readout.
-
-        Args:
-            saved: what `forward` returned.
-            in_outputs, in_last: gradients of its first two.
-        """
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
+    ) -> list[Tensor]:
+        """All of them, whichever are needed."""
+        in_last = torch.zeros_like(self.state) if in_last is None else in_last
+        if self.parts:
+            return self._joined(saved, in_outputs, in_last, needed)
         operands = self._operands
         found = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
         given = {"in_outputs": plain(in_outputs), "in_last": plain(in_last)}
         kept = dict(zip(RESULTS, map(plain, saved[:4]), strict=True))
         KERNEL.call("backward", self._task(), operands | kept | given | found)
         return list(found.values())
+
+    def _joined(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
+    ) -> list[Tensor]:
+        """The gradients of a direct sum, from those of its parts."""
+        tensors: list[Tensor] = []
+        rest: list[list[Tensor]] = []
+        sizes = [part.state.shape[1] for part in self.parts]
+        outputs, last, factors, *starts = saved
+        divided = factors.split(sizes, 2) if self.rescale else [factors] * len(sizes)
+        rows = (outputs.split(sizes, 2), last.split(sizes, 1), divided)
+        moved = (in_outputs.split(sizes, 2), in_last.split(sizes, 1))
+        for part, *own, in_states, in_end in zip(self.parts, *rows, *moved, strict=True):
+            found = part.backward([*own, *starts], in_states, in_end, needed)
+            count = len(part.source.tensors)
+            tensors += found[:count]
+            rest.append(found[count:])
+        state = torch.cat([r[0] for r in rest], 1)
+        left = [torch.cat([r[1] for r in rest], 2)] if self.inputs else []
+        right = [torch.stack([r[2] for r in rest]).sum(0)] if len(self.inputs) > 1 else []
+        return [*tensors, state, *left, *right]
 
     @cached_property
     def _operands(self) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from slicekit.scans.base import KEEP_BYTES, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import beats_native, by_products
 from slicekit.scans.native.runs import runs_of
 from slicekit.scans.opaque import run_opaque
-from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source, leaves
+from slicekit.scans.sources import FromTransitions, Made, Source, leaves
 from slicekit.structures import BlockTransition, DiagonalTransition, LowRankTransition, Transition
 
 REAL = (torch.float32, torch.float64)
@@ -77,7 +77,7 @@ def why_not(source: Source, readout: bool) -> str:
         return f"there is no kernel for tensors on {first.device.type}"
     if isinstance(source, FromTransitions):
         return _why_not_given(source.transition, readout)
-    if not isinstance(source, FromIncrements | FromTable):
+    if not isinstance(source, Made):
         return f"there is no kernel for {type(source).__name__}"
     if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
         return f"there is no kernel for {first.dtype}"

@@ -15,13 +15,17 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.native.exponential import LARGEST
 from slicekit.native.kinds import Kind
-from slicekit.native.panels import MOST_PARTS, MOST_RANK
+from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels
 from slicekit.native.panels import Part as PanelPart
 from slicekit.scans.lowering import Part, lower
 from slicekit.structures import Structure
 
 PANELS = "panels"
 """The kernel of all kinds that have none of their own."""
+
+RESTORE_EVERY = 32
+"""Steps after which rotations get their norm back: twice as often as in `chunked.kernels`, as it
+costs a kernel less."""
 
 OWN_KERNEL = (Kind.SPARSE, Kind.SHARED_FACTORS)
 EXPONENTIATED = (Kind.BLOCKS, Kind.SKEW)
@@ -51,6 +55,33 @@ class Run:
             return parameters
         pairs = zip(self.names, parameters, strict=True)
         return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
+
+    def pack(self, bound: Sequence[Tensor], kept: Tensor) -> None:
+        """Write down what `bind` has made."""
+        pairs = zip(self.names, bound, strict=True)
+        torch.cat([x.flatten() for name, x in pairs if name in self.bounded], out=kept)
+
+    def unpack(self, kept: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+        """What `bind` makes of the parameters, from what was written down of it."""
+        pairs = list(zip(self.names, parameters, strict=True))
+        sizes = [x.numel() if name in self.bounded else 0 for name, x in pairs]
+        pieces = zip(pairs, kept.split(sizes), strict=True)
+        return [own.view_as(x) if name in self.bounded else x for (name, x), own in pieces]
+
+    def panels(
+        self,
+        bound: Sequence[Tensor],
+        path: Tensor,
+        index: Tensor | None,
+        state: Tensor,
+        inputs: Tensor | None,
+        rescale: int,
+        pace: float = 0.0,
+        still: bool = False,
+    ) -> Panels:
+        """The problem of the panel kernel; see `Panels` for what it is given."""
+        given = (path, index, state, inputs, rescale, RESTORE_EVERY, pace, still)
+        return Panels(self.parts, tuple(bound), *given)
 
     def pull(self, bound: Sequence[Tensor], gradients: list[Tensor]) -> list[Tensor]:
         """The gradients of the structure's parameters, from those of what `bind` made of them."""

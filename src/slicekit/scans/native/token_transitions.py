@@ -27,14 +27,14 @@ def with_kernel(source: FromTable) -> FromTable:
     Args:
         source: of tokens, on any device.
     """
-    rows = source.table.shape[0]
+    rows = source.path.shape[0]
     if torch.compiler.is_compiling() or rows > min(MOST_TOKENS, source.index.numel()):
         return source
-    if not available() or not source.table.is_cpu or not why_not(source, False):
+    if not available() or not source.path.is_cpu or not why_not(source, False):
         return source
-    with autocast_off(source.table.device):
+    with autocast_off(source.path.device):
         made = source.rows()
-        tokens = torch.eye(rows, dtype=source.table.dtype)
+        tokens = torch.eye(rows, dtype=source.path.dtype)
         if type(made) is BlockTransition:
             unit = torch.eye(made.blocks.shape[-1], dtype=made.blocks.dtype)
             blocks = Blocks(made.dim, made.blocks.shape[-1])
