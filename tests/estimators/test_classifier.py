@@ -175,6 +175,13 @@ def test_threads_change_nothing() -> None:
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "all", True])
+def test_a_number_of_threads_that_is_none_is_named(n_jobs: Any) -> None:
+    X, y = waves(6)
+    with pytest.raises(ValueError, match=f"n_jobs={n_jobs!r}; expected a whole number"):
+        SliceClassifier(**RIDGE, n_jobs=n_jobs).fit(X, y)
+
+
 @pytest.mark.parametrize("structure", [Diagonal(6), Orthogonal(8, block=4)], ids=str)
 def test_another_structure_is_used(structure: Any) -> None:
     X, y = waves()

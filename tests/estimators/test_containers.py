@@ -1,6 +1,7 @@
 """Series as people have them: frames of several shapes, dates, and what is wrong with them."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,49 @@ def test_lists_of_frames_and_nested_frames_are_as_the_arrays() -> None:
         np.testing.assert_array_equal(model.predict_proba(given), wanted)
 
 
+def test_channels_go_by_their_names(tmp_path: Path) -> None:
+    X, y = waves(12)
+    frames = [pd.DataFrame(x.T, columns=["a", "b"]) for x in X]
+    nested = pd.DataFrame({c: [pd.Series(x[i]) for x in X] for i, c in enumerate("ab")})
+    rows = long(list(X), [np.arange(x.shape[1]) for x in X])
+    model = SliceClassifier(**RIDGE).fit([*frames[:-1], frames[-1][["b", "a"]]], y)
+    assert model.channel_names_in_.tolist() == ["a", "b"]
+    wanted = SliceClassifier(**RIDGE).fit(X, y).predict_proba(X)
+    model.save(tmp_path / "model.safetensors")
+    again = SliceClassifier.load(tmp_path / "model.safetensors")
+    swapped: list[Any] = [[x[["b", "a"]] for x in frames], nested[["b", "a"]]]
+    swapped += [rows[["b", "time", "a", "id"]], rows.set_index(["id", "time"])[["b", "a"]]]
+    for given in (X, frames, *swapped):
+        np.testing.assert_array_equal(again.predict_proba(given), wanted)
+    for given in (
+        nested.rename(columns={"b": "c"}),
+        [x.rename(columns={"b": "c"}) for x in frames],
+    ):
+        with pytest.raises(
+            ValueError, match=r"has the channels \['a', 'c'\]; expected \['a', 'b'\]"
+        ):
+            model.predict(given)
+    with pytest.raises(ValueError, match=r"X\[11\] has the channels \['c', 'b'\]"):
+        SliceClassifier(**RIDGE).fit([*frames[:-1], frames[-1].rename(columns={"a": "c"})], y)
+    assert not hasattr(model.fit(X, y), "channel_names_in_")
+
+
+def test_a_series_to_explain_may_be_a_frame_or_a_pair() -> None:
+    X, y = waves(12)
+    stamps = pd.date_range("2026-01-01", periods=X.shape[2], freq="min")
+    frames = [pd.DataFrame(x.T, columns=["a", "b"], index=stamps) for x in X]
+    model = SliceClassifier(**RIDGE).fit(frames, y)
+    wanted = model.explain(X[0], times=stamps, parts=3).effects
+    for given in (frames[0], frames[0][["b", "a"]], (X[0], stamps.to_numpy())):
+        np.testing.assert_array_equal(model.explain(given, parts=3).effects, wanted)
+    with pytest.raises(ValueError, match="times is given"):
+        model.explain((X[0], stamps.to_numpy()), times=stamps)
+    with pytest.raises(ValueError, match=r"does not come after 2026-01-01T00:01:00"):
+        stream = model.stream()
+        stream.update(X[0][:, 0], stamps[1])
+        stream.update(X[0][:, 1], stamps[0])
+
+
 def test_dates_have_a_unit() -> None:
     X, _, y = ragged()
     seconds = [np.cumsum(np.arange(1, x.shape[1] + 1)) for x in X]
@@ -84,15 +128,22 @@ def test_dates_have_a_unit() -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda f: f.iloc[::-1], "not sorted"),
+        (lambda f: f.iloc[::-1], "times of series 'case 11' are not sorted"),
+        (lambda f: f.assign(id=f.id.factorize()[0]).iloc[::-1], "series 11 are not sorted"),
         (lambda f: pd.concat([f, f.tail(1)]), "more than once"),
         (lambda f: f.assign(time=f.time.where(f.time > f.time.min())), "without a time"),
         (lambda f: f.assign(a="x"), "column 'a'"),
         (lambda f: f.rename(columns={"time": "when"}), "from_long"),
+        (lambda f: f[["time", "a", "b"]].rename(columns=str.upper), "from_long"),
+        (lambda f: f[["a", "b"]].assign(when=pd.Timestamp("2026-01-01")), "from_long"),
+        (lambda f: f[["a", "b"]], "table of .* series with one channel.* but y has 12 .*from_long"),
         (lambda f: f[["id", "time"]], "no column of values"),
         (lambda f: f.head(0), "no rows"),
     ],
-    ids=["unsorted", "duplicate", "no time", "text", "unnamed", "no channel", "empty"],
+    ids=[
+        *("unsorted", "numbered", "duplicate", "no time", "text", "unnamed", "lone", "dates"),
+        *("table", "no channel", "empty"),
+    ],
 )
 def test_what_is_wrong_with_a_frame_is_said(spoil: Any, message: str) -> None:
     X, times, y = ragged()

@@ -105,7 +105,7 @@ def test_pairs_that_do_not_fit_are_named(X, times, message: str) -> None:
         ([np.zeros((2, 3)), np.zeros((2, 0))], r"X\[1\] has shape \(2, 0\)"),
         ([np.zeros((2, 3)), np.zeros(3)], r"X\[1\] has 1 dimensions"),
         ([np.full((2, 3), np.inf)], r"X\[0\] contains infinity"),
-        (np.full((2, 2, 2), np.inf), "infinity"),
+        (np.full((2, 2, 2), np.inf), "Input X contains infinity"),
         (np.zeros((2, 0, 3)), r"shape \(2, 0, 3\)"),
         (np.zeros((2, 2, 3, 4)), r"\(cases, channels, length\)"),
         (np.zeros(3), "2D array"),

@@ -25,6 +25,7 @@ class SliceEstimator(Parameters, BaseEstimator):
 
     model_: Model
     n_channels_in_: int
+    channel_names_in_: np.ndarray
     dated_: bool
 
     @property

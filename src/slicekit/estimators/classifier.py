@@ -14,7 +14,7 @@ from torch import Tensor
 
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.explaining import Explanation, explain
-from slicekit.estimators.inputs import read_cases
+from slicekit.estimators.inputs import check_answers, read_cases
 from slicekit.estimators.parameters import ClassifierParameters
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -39,6 +39,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
     Attributes:
         classes_: (classes,) the labels.
         n_channels_in_: channels of the series.
+        channel_names_in_: their names, if X was frames whose columns are channels.
         n_features_in_: their length, if X was a 2-D array.
         model_: what was fitted; history_: how the fit of each member went.
 
@@ -85,7 +86,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         cases = read_cases(self, X, times, reset=True)
         check_no_missing(y)
         y = column_or_1d(y, warn=True)
-        check_consistent_length(cases.lengths, y)
+        check_answers(X, cases, y)
         check_classification_targets(y)
         self.classes_, indices = np.unique(y, return_inverse=True)
         weights = self._weights(sample_weight, cases) * self._class_weights(y)[indices]
@@ -172,7 +173,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         """Which channels and which times of a series speak for its class.
 
         Args:
-            x: one series (channels, length), or (length,) for one channel.
+            x: one series (channels, length), (length,) for one channel, a pair of a series and its
+                times, or a frame with a row for each time.
             times: (length,) or None, as for `fit`.
             parts: of the series.
 

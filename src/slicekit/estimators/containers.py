@@ -7,8 +7,9 @@
 | a frame whose cells are series | a row for each case, a column for each channel: nested |
 | a list of frames | a frame for each case, a row for each time, a column for each channel |
 
-Any other frame is a table (cases, length) of series with one channel. pandas is never imported
-here: who hands over a frame has it.
+Any other frame is a table (cases, length) of series with one channel. Channels go by the names of
+their columns, in whatever order these stand. pandas is never imported here: who hands over a frame
+has it.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def from_long(
     pairs, ids = [], []
     for key, rows in frame.groupby(id, sort=False).indices.items():
         times = frame[time].iloc[rows]
-        _check_sorted(times, f"series {key!r}")
+        _check_sorted(times, f"series {_plain(key)!r}")
         pairs.append((values[:, rows], times.to_numpy()))
         ids.append(key)
     missing = int(frame[id].isna().sum())
@@ -57,49 +58,94 @@ def from_long(
     return pairs, np.array(ids)
 
 
-def unpacked(X: Any, times: Any) -> tuple[Any, Any]:
+def unpacked(
+    X: Any, times: Any, names: list[str] | None = None
+) -> tuple[Any, Any, list[str] | None]:
     """X and times as arrays or lists of them, whatever X came in; other things stay as they are.
 
+    Args:
+        X, times: see `read_cases` of `slicekit.estimators.inputs`.
+        names: of the channels that an estimator was fitted to, if they have any: frames must have
+            the same, and are brought to that order.
+
+    Returns:
+        X, times, and the names of the channels, None where nothing tells them.
+
     Raises:
-        ValueError: if times are given twice, or a frame can't be read.
+        ValueError: if times are given twice, a frame can't be read, or its channels are others.
     """
     pairs = None
-    if _is_frame(X):
-        pairs = _of_frame(X)
-    elif isinstance(X, list | tuple) and len(X) and all(_is_frame(x) for x in X):
-        pairs = [_of_case(x, f"X[{i}]") for i, x in enumerate(X)]
+    if is_frame(X):
+        pairs, names = _of_frame(X, names)
+    elif isinstance(X, list | tuple) and len(X) and all(is_frame(x) for x in X):
+        names = [str(c) for c in X[0].columns] if names is None else names
+        every = enumerate(X)
+        pairs = [_of_case(_in_order(x, (), names, f"X[{i}]"), f"X[{i}]") for i, x in every]
     if pairs is None:
-        return X, times
+        return X, times, None
     own = [t for _, t in pairs]
     if any(t is None for t in own):
         own = None
     if own is not None and times is not None:
         raise ValueError("times is given, but the frames of X hold times already; give one")
-    return [x for x, _ in pairs], times if own is None else own
+    return [x for x, _ in pairs], times if own is None else own, names
 
 
-def _is_frame(X: Any) -> bool:
+def is_frame(X: Any) -> bool:
+    """Whether X is a frame of pandas, or like one."""
     return hasattr(X, "columns") and hasattr(X, "iloc") and hasattr(X, "index")
 
 
-def _of_frame(X: Any) -> list[Pair] | None:
-    """The series of a long or nested frame, None for a table."""
-    if X.index.nlevels == 2:
-        return _of_index(X)
+def _in_order(frame: Any, first: Sequence[Any], names: list[str], told: str) -> Any:
+    """A frame with the columns `first`, then its channels in the order of their names.
+
+    Raises:
+        ValueError: if they have other names.
+    """
+    columns = list(frame.columns)
+    places = [i for i, c in enumerate(columns) if c not in first]
+    found = [str(columns[i]) for i in places]
+    if found != names:
+        if sorted(found) != sorted(names) or len(set(names)) < len(names):
+            raise ValueError(f"{told} has the channels {found}; expected {names}")
+        places = [places[found.index(name)] for name in names]
+    return frame.iloc[:, [*(columns.index(c) for c in first), *places]]
+
+
+def _of_frame(X: Any, names: list[str] | None) -> tuple[list[Pair] | None, list[str] | None]:
+    """The series of a long or nested frame, None for a table; and the names of the channels."""
     if X.index.nlevels > 2:
         raise ValueError(f"X has an index of {X.index.nlevels} levels; expected (case, time)")
-    names = {str(c).lower(): c for c in X.columns}
-    if {"id", "time"} <= names.keys():
-        return from_long(X, names["id"], names["time"])[0]
-    if len(X) and X.shape[1] and all(np.ndim(cell) == 1 for cell in X.iloc[0]):
-        return [_of_cells(cells, i) for i, cells in enumerate(X.itertuples(index=False))]
-    lone = [names[n] for n in ("id", "time") if n in names]
-    if lone:
+    known = {str(c).lower(): c for c in X.columns}
+    long = {"id", "time"} <= known.keys()
+    nested = len(X) and X.shape[1] and all(np.ndim(cell) == 1 for cell in X.iloc[0])
+    if X.index.nlevels == 1 and not long and not nested:
+        _check_table(X, known)
+        return None, None
+    first = [known["id"], known["time"]] if long and X.index.nlevels == 1 else []
+    names = [str(c) for c in X.columns if c not in first] if names is None else names
+    X = _in_order(X, first, names, "X")
+    if X.index.nlevels == 2:
+        return _of_index(X), names
+    if long:
+        return from_long(X, *first)[0], names
+    return [_of_cells(cells, i) for i, cells in enumerate(X.itertuples(index=False))], names
+
+
+def _check_table(X: Any, known: dict[str, Any]) -> None:
+    """Raise ValueError if a table (cases, length) seems to be in long form."""
+    dates = [c for c, kind in X.dtypes.items() if getattr(kind, "kind", "O") in "Mm"]
+    lone = [known[n] for n in ("id", "time") if n in known]
+    for column in (lone + dates)[:1]:
         raise ValueError(
-            f"X has a column {lone[0]!r}, so it seems to be in long form; name both columns with "
+            f"X has a column {column!r}, so it seems to be in long form; name both columns with "
             "slicekit.estimators.from_long(frame, id=..., time=...)"
         )
-    return None
+
+
+def _plain(key: Any) -> Any:
+    """A number of NumPy as Python's own."""
+    return key.item() if isinstance(key, np.generic) else key
 
 
 def _of_index(X: Any) -> list[Pair]:
@@ -107,7 +153,7 @@ def _of_index(X: Any) -> list[Pair]:
     indices = X.groupby(level=0, sort=False).indices
     for key, rows in indices.items():
         times = X.index.get_level_values(1)[rows]
-        _check_sorted(times, f"series {key!r}")
+        _check_sorted(times, f"series {_plain(key)!r}")
         pairs.append((values[:, rows], times.to_numpy()))
     if all(_is_count(t) for _, t in pairs):
         return [(x, None) for x, _ in pairs]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from slicekit import figures
+from slicekit.estimators.containers import is_frame, unpacked
+from slicekit.estimators.inputs import channel_names, is_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
     Raises:
         ValueError: if x is no single series, or parts is not positive.
     """
+    x, times = _apart(estimator, x, times)
     values = np.array(x, dtype=np.float64)
     values = values[None] if values.ndim == 1 else values
     if values.ndim != 2 or 0 in values.shape:
@@ -90,6 +93,19 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
     if times is not None:
         clock = estimator._read([values], [times]).clock.numpy()
     return Explanation(values, clock, edges, effects, label)
+
+
+def _apart(estimator: Any, x: Any, times: Any) -> tuple[Any, Any]:
+    """The values and times of a frame, with a row for each time, or of a pair."""
+    if is_pair(x):
+        if times is not None:
+            raise ValueError("times is given, but x is a pair (series, times) already; give one")
+        return x
+    if not is_frame(x):
+        return x, times
+    given = None if times is None else [times]
+    (values,), own, _ = unpacked([x], given, channel_names(estimator))
+    return values, None if own is None else own[0]
 
 
 def _line(x: np.ndarray, start: int, end: int) -> np.ndarray:

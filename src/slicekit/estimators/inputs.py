@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from slicekit.estimators.clocks import seconds
-from slicekit.estimators.containers import unpacked
+from slicekit.estimators.containers import is_frame, unpacked
 from slicekit.paths import valid_mask
 
 # Options of scikit-learn's checks, whose annotations are narrower than what they take.
@@ -106,7 +106,7 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
 
     Args:
         estimator: named in errors; for a 2-D array it is given scikit-learn's `n_features_in_` and
-            `feature_names_in_`.
+            `feature_names_in_`, for frames whose columns are channels `channel_names_in_`.
         X: a 3-D array (cases, channels, length), a list of 2-D arrays (channels, length_i), or a
             2-D array (cases, length) or list of 1-D arrays for series of one channel. A list may
             also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
@@ -123,9 +123,11 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
         ValueError: if a shape does not fit, X holds infinity or times do not increase strictly.
     """
     if reset:
-        for name in ("n_features_in_", "feature_names_in_"):
+        for name in ("n_features_in_", "feature_names_in_", "channel_names_in_"):
             vars(estimator).pop(name, None)
-    X, times = unpacked(X, times)
+    X, times, names = unpacked(X, times, channel_names(estimator))
+    if reset and names is not None:
+        estimator.channel_names_in_ = np.array(names)
     if isinstance(X, list | tuple) and not X:
         raise ValueError(f"X is an empty {type(X).__name__}; expected at least one series")
     X, times = _unpaired(X, times)
@@ -141,14 +143,31 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     return Cases(observations, lengths, clock, flat, dated)
 
 
+def channel_names(estimator: Any) -> list[str] | None:
+    """Those of the frames that an estimator was fitted to."""
+    names = getattr(estimator, "channel_names_in_", None)
+    return None if names is None else list(names.tolist())
+
+
+def check_answers(X: Any, cases: Cases, y: Any) -> None:
+    """Raise ValueError unless there is an answer for each case."""
+    if cases.flat and is_frame(X) and len(y) != len(cases):
+        raise ValueError(
+            f"X is a table of {len(cases)} series with one channel, a row each, but y has {len(y)} "
+            "answers; name the columns of a frame in long form with "
+            "slicekit.estimators.from_long(frame, id=..., time=...)"
+        )
+    check_consistent_length(cases.lengths, y)
+
+
 def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
     """Pairs of series and times, apart; what is no list of pairs stays as it is."""
-    if not isinstance(X, list | tuple) or not any(_is_pair(x) for x in X):
+    if not isinstance(X, list | tuple) or not any(is_pair(x) for x in X):
         return X, times
     if times is not None:
         raise ValueError("times is given, but X holds pairs (series, times) already; give one")
     for i, x in enumerate(X):
-        if not _is_pair(x):
+        if not is_pair(x):
             raise ValueError(
                 f"X[{i}] is a {type(x).__name__}, others are pairs (series, times); expected a "
                 "pair of a 2-D array (channels, length) and its times (length,) for all"
@@ -156,7 +175,8 @@ def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
     return [series for series, _ in X], [times for _, times in X]
 
 
-def _is_pair(x: Any) -> bool:
+def is_pair(x: Any) -> bool:
+    """Whether x is a series (channels, length) with its times (length,)."""
     return isinstance(x, tuple) and len(x) == 2 and (_rank(x[0]), _rank(x[1])) == (2, 1)
 
 
@@ -204,7 +224,7 @@ def _read_list(series: list[Any]) -> tuple[Tensor, Tensor]:
 
 def _read_array(estimator: Any, X: Any, reset: bool) -> tuple[Tensor, bool]:
     if getattr(X, "ndim", None) == 3:
-        array = check_array(X, **REAL, allow_nd=True, estimator=estimator)
+        array = check_array(X, **REAL, allow_nd=True, estimator=estimator, input_name="X")
         _check_not_empty(array.shape, "X", "(cases, channels, length)")
         return _tensor(array).transpose(1, 2), False
     array: Any = validate_data(estimator, X, reset=reset, **REAL, allow_nd=True)

@@ -7,12 +7,11 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.explaining import Explanation, explain
-from slicekit.estimators.inputs import read_cases
+from slicekit.estimators.inputs import check_answers, read_cases
 
 STRATA = 5
 """Validation holds out as many of the smallest values as of the largest."""
@@ -34,6 +33,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
 
     Attributes:
         n_channels_in_: channels of the series.
+        channel_names_in_: their names, if X was frames whose columns are channels.
         n_features_in_: their length, if X was a 2-D array.
         model_: what was fitted; history_: how the fit of each member went.
 
@@ -73,7 +73,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         cases = read_cases(self, X, times, reset=True)
         real: Any = np.float64
         y = check_array(y, ensure_2d=False, dtype=real, input_name="y")
-        check_consistent_length(cases.lengths, y)
+        check_answers(X, cases, y)
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
         spread = y.std(0)
@@ -107,7 +107,8 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         """Which channels and which times of a series make its prediction what it is.
 
         Args:
-            x: one series (channels, length), or (length,) for one channel.
+            x: one series (channels, length), (length,) for one channel, a pair of a series and its
+                times, or a frame with a row for each time.
             times: (length,) or None, as for `fit`.
             parts: of the series.
 

@@ -142,8 +142,16 @@ class Gradient(Solver):
 
 
 def threads(n_jobs: Any) -> int:
-    """How many threads `n_jobs` asks for, as joblib and its backends count."""
-    return effective_n_jobs(n_jobs)
+    """How many threads `n_jobs` asks for, as joblib and its backends count.
+
+    Raises:
+        ValueError: if it is no number of threads.
+    """
+    kinds = (int, np.integer, type(None))
+    if not isinstance(n_jobs, kinds) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise ValueError(f"n_jobs={n_jobs!r}; expected a whole number other than 0, or None")
+    asked: Any = n_jobs
+    return effective_n_jobs(asked)
 
 
 def check_whole(name: str, value: Any, otherwise: str = "") -> None:

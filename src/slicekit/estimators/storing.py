@@ -19,7 +19,7 @@ from slicekit.configurations import assemble, build, describe
 from slicekit.devices import Device, find_device
 from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.features import Features
-from slicekit.estimators.inputs import Cases
+from slicekit.estimators.inputs import Cases, channel_names
 from slicekit.estimators.model import History, Model
 from slicekit.estimators.network import Max, Recipe, SeriesNetwork
 from slicekit.estimators.networks import Networks
@@ -46,7 +46,7 @@ POOLS: dict[str, type] = {
 }
 
 FITTED = (
-    *("n_channels_in_", "dated_", "n_features_in_", "feature_names_in_"),
+    *("n_channels_in_", "channel_names_in_", "dated_", "n_features_in_", "feature_names_in_"),
     *("classes_", "centre_", "spread_"),
 )
 """What an estimator finds out beside its model."""
@@ -215,6 +215,11 @@ def _try(estimator: Any) -> None:
     model: Model = estimator.model_
     if model.channels != estimator.n_channels_in_:
         raise ValueError(f"it has {model.channels} channels, not {estimator.n_channels_in_}")
+    names = channel_names(estimator)
+    if names is not None:
+        strings = all(isinstance(name, str) for name in names)
+        if len(names) != model.channels or not strings:
+            raise ValueError(f"it has channels called {names}, expected {model.channels} strings")
     values = torch.zeros(1, model.channels, dtype=torch.float64)
     origin = model.path.origin if isinstance(model, Stacked) else None
     times = torch.tensor([origin or 0.0], dtype=torch.float64)

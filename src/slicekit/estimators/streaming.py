@@ -150,6 +150,9 @@ class Stream:
             raise ValueError(f"time={time}; expected finite numbers")
         if before is not None and (now <= before).any():
             earlier = before[0].item() if batch == 1 else before.tolist()
+            if self._dated:
+                earlier = before.mul(1e6).round().long().numpy().astype("datetime64[us]")
+                earlier = earlier[0] if batch == 1 else earlier
             raise ValueError(
                 f"time={time} does not come after {earlier}; times must increase strictly"
             )

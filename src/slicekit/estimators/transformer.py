@@ -27,6 +27,7 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
     Attributes:
         blocks_: how many features each block has, by name, in their order.
         n_channels_in_: channels of the series.
+        channel_names_in_: their names, if X was frames whose columns are channels.
 
     Example:
         >>> X = np.random.RandomState(0).randn(10, 2, 30)
