@@ -4,7 +4,6 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import threads as sizes
+from slicekit.native.increments import IncrementKernel
 from slicekit.structures import Parameters, Structure
 
 DIMS, CHANNELS = (1, 2, 7, 16, 31, 64), (1, 3, 17)
@@ -84,7 +84,7 @@ def problem(
     return Problem(structure, made, increments, state, u, rescale, in_states, in_last)
 
 
-def native(door: ModuleType, given: Problem) -> dict[str, Tensor]:
+def native(door: IncrementKernel, given: Problem) -> dict[str, Tensor]:
     """All results and gradients of the kernel, by name."""
     operands = (given.parameters, given.increments, given.state, given.inputs, given.rescale)
     states, last, factors = door.forward(*operands)

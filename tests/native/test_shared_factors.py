@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import slicekit as sk
-from slicekit.native import available, reason, shared_factors
+from slicekit.native import available, reason
 from slicekit.native.arrays import fill
-from slicekit.native.problem import outputs
+from slicekit.native.increments import SHARED_FACTORS, outputs
 from tests.native.increment_scans import (
     BAD_OPTION,
     BAD_POINTER,
@@ -38,19 +38,19 @@ def test_values_and_gradients_equal_those_of_the_loop(dim: int, channels: int) -
     for batch, length, columns, inputs in SHAPES:
         structure = sk.DPLR(dim, min(dim, 3))
         given = problem(structure, channels, batch, length, columns, inputs=inputs)
-        assert_near(native(shared_factors, given), plain(given), 1e-11)
+        assert_near(native(SHARED_FACTORS, given), plain(given), 1e-11)
 
 
 @pytest.mark.parametrize("rank", [1, 4, 7])
 @pytest.mark.parametrize("batch, length", [SEVERAL_TEAMS, ONE_SEQUENCE])
 def test_ranks_and_chunks_make_no_difference(batch: int, length: int, rank: int) -> None:
     given = problem(sk.DPLR(19, rank), 5, batch, length, inputs=True)
-    assert_near(native(shared_factors, given), plain(given), 1e-11)
+    assert_near(native(SHARED_FACTORS, given), plain(given), 1e-11)
 
 
 def test_more_columns_than_a_team_has_rows() -> None:
     given = problem(sk.DPLR(7, 2), 3, 3, 5, 70, inputs=True)
-    assert_near(native(shared_factors, given), plain(given), 1e-11)
+    assert_near(native(SHARED_FACTORS, given), plain(given), 1e-11)
 
 
 @pytest.mark.parametrize("rescale", [1, 8])
@@ -62,28 +62,28 @@ def test_rescaled_states_keep_their_factors(
     given = problem(sk.DPLR(7, 2), 3, batch, length, columns, rescale=rescale)
     if batch > 1:
         given.state[1] = 0
-    assert_near(native(shared_factors, given), plain(given), 1e-10)
+    assert_near(native(SHARED_FACTORS, given), plain(given), 1e-10)
 
 
 @pytest.mark.parametrize("batch, length", [SEVERAL_TEAMS, ONE_SEQUENCE])
 def test_float32_is_right_to_its_precision(batch: int, length: int) -> None:
     given = problem(sk.DPLR(31, 4, scale=0.5), 17, batch, length, inputs=True)
-    assert_near(native(shared_factors, given.to(torch.float32)), plain(given), 5e-5)
+    assert_near(native(SHARED_FACTORS, given.to(torch.float32)), plain(given), 5e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_runs_are_equal_to_the_last_bit(count: int) -> None:
     given = problem(sk.DPLR(31, 4), 17, 60, 9, inputs=True).to(torch.float32)
     with threads(count):
-        assert_equal(native(shared_factors, given), native(shared_factors, given))
+        assert_equal(native(SHARED_FACTORS, given), native(SHARED_FACTORS, given))
 
 
 def test_threads_change_nothing_but_rounding() -> None:
     given = problem(sk.DPLR(31, 2), 17, 60, 9, 3, inputs=True)
-    alone = native(shared_factors, given)
+    alone = native(SHARED_FACTORS, given)
     for count in (2, 3, 64):
         with threads(count):
-            assert_near(native(shared_factors, given), alone, 1e-12)
+            assert_near(native(SHARED_FACTORS, given), alone, 1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -93,15 +93,15 @@ def test_nothing_depends_on_what_memory_held_before(
 ) -> None:
     for rescale in (0, 8):
         given = problem(sk.DPLR(31, 3), 5, batch, length, 2, rescale=rescale).to(dtype)
-        expected = native(shared_factors, given)
+        expected = native(SHARED_FACTORS, given)
         with poisoned_memory():
-            assert_equal(native(shared_factors, given), expected)
+            assert_equal(native(SHARED_FACTORS, given), expected)
 
 
 def test_sequences_and_steps_may_be_missing() -> None:
     for batch, length in ((0, 5), (3, 0)):
         given = problem(sk.DPLR(5, 2), 3, batch, length)
-        found = native(shared_factors, given)
+        found = native(SHARED_FACTORS, given)
         assert torch.equal(found["last"], given.state)
         assert torch.equal(found["gradient of state"], given.in_last)
         assert not any(found[f"gradient of {name}"].any() for name in given.parameters)
@@ -109,7 +109,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.DPLR(5, 2), 3, 2, 4)
-    c, held = shared_factors.KERNEL.problem(given.parameters, given.increments, given.state, 0)
+    c, held = SHARED_FACTORS.problem(given.parameters, given.increments, given.state, 0)
     states, last, factors = outputs(given.increments, held["state"], 0)
     written = {"states": states.fill_(7), "last": last.fill_(7), "factors": factors}
     fill(c, c.expected(), held | written)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import slicekit as sk
-from slicekit.native import available, reason, sparse
+from slicekit.native import available, reason
 from slicekit.native.arrays import fill
-from slicekit.native.problem import outputs
+from slicekit.native.increments import SPARSE, outputs
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,
@@ -38,7 +38,7 @@ WIDE_AND_NARROW = [(37, 50), (2, 70)]  # sequences in lanes, and steps in lanes
 def test_values_and_gradients_equal_those_of_the_loop(dim: int, channels: int) -> None:
     for batch, length, columns, inputs in SHAPES:
         given = problem(sk.Sparse(dim, 0.3), channels, batch, length, columns, inputs=inputs)
-        assert_near(native(sparse, given), plain(given), 1e-11)
+        assert_near(native(SPARSE, given), plain(given), 1e-11)
 
 
 @pytest.mark.parametrize("rescale", [1, 8])
@@ -50,7 +50,7 @@ def test_rescaled_states_keep_their_factors(
     given = problem(sk.Sparse(7, 0.5), 3, batch, length, columns, rescale=rescale)
     if batch > 2:
         given.state[1] = 0
-    assert_near(native(sparse, given), plain(given), 1e-10)
+    assert_near(native(SPARSE, given), plain(given), 1e-10)
 
 
 @pytest.mark.parametrize("kept", ["nothing", "everything", "one matrix"])
@@ -65,13 +65,13 @@ def test_masks_may_be_empty_or_full(batch: int, length: int, kept: str) -> None:
     places = numbers[kept]
     parameters = {"values": torch.randn(places.numel()), "places": places}
     given = problem(sk.Sparse(dim, 0.5), channels, batch, length, parameters=parameters)
-    assert_near(native(sparse, given), plain(given), 1e-11)
+    assert_near(native(SPARSE, given), plain(given), 1e-11)
 
 
 @pytest.mark.parametrize("batch, length", WIDE_AND_NARROW)
 def test_float32_is_right_to_its_precision(batch: int, length: int) -> None:
     given = problem(sk.Sparse(64, 0.2), 17, batch, length, inputs=True)
-    assert_near(native(sparse, given.to(torch.float32)), plain(given), 2e-5)
+    assert_near(native(SPARSE, given.to(torch.float32)), plain(given), 2e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -79,16 +79,16 @@ def test_float32_is_right_to_its_precision(batch: int, length: int) -> None:
 def test_two_runs_are_equal_to_the_last_bit(batch: int, length: int, count: int) -> None:
     given = problem(sk.Sparse(31, 0.2), 17, batch, length, inputs=True).to(torch.float32)
     with threads(count):
-        assert_equal(native(sparse, given), native(sparse, given))
+        assert_equal(native(SPARSE, given), native(SPARSE, given))
 
 
 @pytest.mark.parametrize("batch, length", WIDE_AND_NARROW)
 def test_threads_change_nothing_but_rounding(batch: int, length: int) -> None:
     given = problem(sk.Sparse(31, 0.2), 17, batch, length, 3, inputs=True)
-    alone = native(sparse, given)
+    alone = native(SPARSE, given)
     for count in (2, 3, 64):
         with threads(count):
-            assert_near(native(sparse, given), alone, 1e-13)
+            assert_near(native(SPARSE, given), alone, 1e-13)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -98,15 +98,15 @@ def test_nothing_depends_on_what_memory_held_before(
 ) -> None:
     for rescale in (0, 8):
         given = problem(sk.Sparse(31, 0.05), 3, batch, length, 2, rescale=rescale).to(dtype)
-        expected = native(sparse, given)
+        expected = native(SPARSE, given)
         with poisoned_memory():
-            assert_equal(native(sparse, given), expected)
+            assert_equal(native(SPARSE, given), expected)
 
 
 def test_sequences_and_steps_may_be_missing() -> None:
     for batch, length in ((0, 5), (3, 0)):
         given = problem(sk.Sparse(5, 0.5), 3, batch, length)
-        found = native(sparse, given)
+        found = native(SPARSE, given)
         assert torch.equal(found["last"], given.state)
         assert torch.equal(found["gradient of state"], given.in_last)
         assert not found["gradient of values"].any()
@@ -115,7 +115,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     operands = (given.parameters, given.increments, given.state, 0)
-    c, held = sparse.KERNEL.problem(*operands)
+    c, held = SPARSE.problem(*operands)
     states, last, factors = outputs(given.increments, held["state"], 0)
     written = {"states": states.fill_(7), "last": last.fill_(7), "factors": factors}
     fill(c, c.expected(), held | written)
@@ -150,4 +150,4 @@ def test_the_door_names_what_the_kernel_refused() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     parameters = given.parameters | {"places": given.parameters["places"].flip(0)}
     with pytest.raises(RuntimeError, match="sparse_forward was given an index outside its table"):
-        sparse.forward(parameters, given.increments, given.state, None, 0)
+        SPARSE.forward(parameters, given.increments, given.state, None, 0)

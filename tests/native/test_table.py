@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 import slicekit as sk
-from slicekit.native import available, reason, sparse_table
-from slicekit.native.table import Table
-from slicekit.native.table import _Table as TableStruct
+from slicekit.native import available, reason
+from slicekit.native.tables import Table, pull_sparse_sums, sparse_sums
+from slicekit.native.tables import _Table as TableStruct
 from slicekit.scans import Scan
-from slicekit.scans.native import token_matrices
+from slicekit.scans.native import tokens
 from slicekit.structures import Structure
 from tests.native.increment_scans import (
     BAD_INDEX,
@@ -60,12 +60,12 @@ def _plain(table: Table, in_states: Tensor, in_last: Tensor) -> dict[str, Tensor
     matrices, state = (x.clone().requires_grad_() for x in (table.matrices, table.state))
     inputs = None if table.inputs is None else table.inputs.clone().requires_grad_()
     h, states, factors = state, [], []
-    for t, tokens in enumerate(table.index.unbind(1)):
+    for t, row in enumerate(table.index.unbind(1)):
         if table.rescale and t % table.rescale == 0:
             size = h.detach().abs().amax(1) if t else torch.ones_like(h[:, 0])
             factors.append(size.log2().floor().exp2())
             h = h / factors[-1].unsqueeze(1)
-        h = h + matrices[tokens] @ h
+        h = h + matrices[row] @ h
         h = h if inputs is None else h + inputs[:, t]
         states.append(h)
     found = {"states": torch.stack(states, 1).detach()}
@@ -121,8 +121,8 @@ def test_sums_of_sparse_matrices_are_those_of_the_structure(
     for count in (1, 3):
         with threads(count):
             made = torch.empty_like(gradient)
-            sparse_table.forward(values, places, table, made)
-            in_values, in_table = sparse_table.backward(values, places, table, gradient)
+            sparse_sums(values, places, table, made)
+            in_values, in_table = pull_sparse_sums(values, places, table, gradient)
         found = {"matrices": made, "in values": in_values, "in table": in_table}
         assert_near(found, expected, 1e-12)
 
@@ -135,7 +135,7 @@ def test_the_door_names_what_the_kernel_refused() -> None:
         outside.forward()
     values, places = torch.ones(2), torch.tensor([4, 3])
     with pytest.raises(RuntimeError, match="sparse_table_forward was given an index"):
-        sparse_table.forward(values, places, torch.ones(2, 1), torch.empty(2, 3, 3))
+        sparse_sums(values, places, torch.ones(2, 1), torch.empty(2, 3, 3))
 
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
@@ -162,13 +162,13 @@ def test_tokens_are_tabulated_where_that_is_cheaper_and_equal_the_loop(
     structure: Structure, projective: bool, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[bool] = []
-    pays = token_matrices.pays
+    pays = tokens.pays
 
     def noted(*given: object) -> bool:
         chosen.append(pays(*given))  # type: ignore[arg-type]
         return chosen[-1]
 
-    monkeypatch.setattr(token_matrices, "pays", noted)
+    monkeypatch.setattr(tokens, "pays", noted)
     channels, vocabulary, length = 9, 3, 10 * batch
     parameters = {
         name: x.double() if x.is_floating_point() else x

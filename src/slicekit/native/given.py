@@ -10,7 +10,7 @@ import torch
 
 from slicekit.native import kernel
 from slicekit.native.arrays import COMPLEX, REAL, Expected
-from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes
+from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes, windows
 from slicekit.native.kinds import Kind
 
 SIZES = (
@@ -41,10 +41,13 @@ class Task(kernel.Task):
     ]
     read_out = False
 
-    def expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array, from the sizes and whether there is a readout."""
+    def dtype(self) -> torch.dtype:
+        """Real or complex."""
+        return (COMPLEX if self.complex else REAL)[self.real]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of operands and results, by whether there is a readout."""
         readout = self.read_out
-        dtype, real = (COMPLEX if self.complex else REAL)[self.real], REAL[self.real]
         batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
         block, few = max(1, self.block), (batch, length, columns)
         shapes: dict[str, tuple[int, ...]] = {
@@ -58,17 +61,16 @@ class Task(kernel.Task):
             "starts": (0,),
         }
         if readout:
-            size = chunk_size(dtype, dim, columns)
+            size = chunk_size(self.dtype(), dim, columns)
             shapes["starts"] = (-(-length // size), batch, dim, columns)
-        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"factors": (self._factors(), real)}
+        return shapes
 
-    def _factors(self) -> tuple[int, ...]:
-        """One for each number of a state, at the beginning of each window of `rescale` steps."""
-        if not self.rescale:
-            return (0,)
-        return (self.batch, -(-self.length // self.rescale), self.dim, self.columns)
+    def expected(self) -> dict[str, Expected]:
+        """Factors are real: one for each number of a state, at the beginning of each window."""
+        shape = (0,)
+        if self.rescale:
+            shape = (self.batch, windows(self.length, self.rescale), self.dim, self.columns)
+        return super().expected() | {"factors": (shape, REAL[self.real])}
 
 
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:

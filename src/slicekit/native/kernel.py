@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import Expected, fill
+from slicekit.native.arrays import REAL, Expected, fill
 from slicekit.native.library import check, library
 
 
@@ -70,11 +70,33 @@ _small = _Small()
 
 
 class Task(Structure):
-    """A struct of sizes and addresses."""
+    """A struct of sizes and addresses; `real` is the size of a number."""
 
-    def expected(self) -> Mapping[str, Expected]:
-        """The shape and dtype of each array, from the sizes."""
+    real: int
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of floating arrays, from the sizes; a gradient, `in_{name}`, has the same."""
         raise NotImplementedError
+
+    def whole(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of arrays of whole numbers."""
+        return {}
+
+    def expected(self) -> dict[str, Expected]:
+        """The shape and dtype of each array."""
+        dtype = self.dtype()
+        found: dict[str, Expected] = {name: (x, dtype) for name, x in self.shapes().items()}
+        found |= {f"in_{name}": wanted for name, wanted in found.items()}
+        return found | {name: (x, torch.int64) for name, x in self.whole().items()}
+
+    def dtype(self) -> torch.dtype:
+        """Of floating arrays."""
+        return REAL[self.real]
+
+
+def windows(length: int, rescale: int) -> int:
+    """How many times a state is divided, every `rescale` steps."""
+    return -(-length // rescale)
 
 
 class Kernel:

@@ -2,11 +2,10 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.arrays import plain
 from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
@@ -32,19 +31,20 @@ class Task(kernel.Task):
         *WORK,
     ]
 
-    def expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array, from the sizes."""
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of operands and results."""
         batch, length, channels, dim = self.batch, self.length, self.channels, self.dim
-        shapes: dict[str, tuple[int, ...]] = {
+        return {
             **dict.fromkeys(("steps", "inputs", "outputs"), (batch, length, channels)),
             **dict.fromkeys(("left", "readout"), (batch, length, dim)),
             **dict.fromkeys(("state", "last"), (batch, channels, dim)),
             "rates": (channels, dim),
             "starts": _start_shape((batch, length, channels), self.real, dim),
         }
-        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"lengths": ((batch,), torch.int64)}
+
+    def whole(self) -> dict[str, tuple[int, ...]]:
+        """Lengths."""
+        return {"lengths": (self.batch,)}
 
 
 def obstacle(inputs: Tensor) -> str | None:

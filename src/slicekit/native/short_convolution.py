@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import REAL, Expected, plain
+from slicekit.native.arrays import plain
 from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
@@ -27,16 +27,14 @@ class Task(kernel.Task):
         *WORK,
     ]
 
-    def expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array, from the sizes."""
-        shapes: dict[str, tuple[int, ...]] = {
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of operands and outputs."""
+        return {
             **dict.fromkeys(("x", "outputs"), (self.batch, self.length, self.channels)),
             "window": (self.batch, self.size - 1, self.channels),
             "weight": (self.channels, 1, self.size),
             "bias": (self.channels,),
         }
-        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
-        return found | {f"in_{name}": wanted for name, wanted in found.items()}
 
 
 def obstacle(x: Tensor) -> str | None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from slicekit.native import available
 from slicekit.scans.inputs import Outer, as_tensors
 from slicekit.scans.native.made import MadePasses
-from slicekit.scans.native.policy import why_not
+from slicekit.scans.native.runs import why_not
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves

@@ -24,7 +24,7 @@ from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
 from slicekit.scans.inputs import Outer
 from slicekit.scans.native.fused import solve_at_once
-from slicekit.scans.native.token_transitions import with_kernel
+from slicekit.scans.native.tokens import with_kernel
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source

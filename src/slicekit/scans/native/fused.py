@@ -27,8 +27,8 @@ from slicekit.native.panels import Panels
 from slicekit.operators import Operator
 from slicekit.scans import choice
 from slicekit.scans.base import Scan
-from slicekit.scans.native.policy import REAL, Native
-from slicekit.scans.native.runs import PANELS, Run, runs_of
+from slicekit.scans.native.policy import Native
+from slicekit.scans.native.runs import PANELS, REAL, Run, runs_of
 from slicekit.structures import Parameters, Structure
 
 PLAIN = (Tensor, Parameter)

@@ -7,13 +7,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from slicekit.native import shared_factors, sparse
 from slicekit.native.arrays import plain
+from slicekit.native.increments import SHARED_FACTORS, SPARSE, IncrementKernel
 from slicekit.native.kinds import Kind
 from slicekit.native.panels import Panels
-from slicekit.native.table import Table
+from slicekit.native.tables import Table
 from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.native import token_matrices
+from slicekit.scans.native import tokens
 from slicekit.scans.native.runs import PANELS, Run, runs_of
 from slicekit.scans.passes import Passes
 from slicekit.scans.sources import Made
@@ -101,7 +101,7 @@ class MadePasses(Passes):
         if self.index is None:
             return False
         positions = self.index.numel() * self.state.shape[-1]
-        return token_matrices.pays(run, self._named(run), self.path, positions)
+        return tokens.pays(run, self._named(run), self.path, positions)
 
     def _table(
         self, run: Run, state: Tensor, inputs: Tensor | None, matrices: Tensor | None
@@ -109,7 +109,7 @@ class MadePasses(Passes):
         """A part with a matrix for each token, made here unless they are given."""
         assert self.index is not None
         if matrices is None:
-            matrices = token_matrices.make(run, self._named(run), self.path, None)
+            matrices = tokens.make(run, self._named(run), self.path, None)
         return Table(matrices, self.index, state, inputs, self.rescale)
 
     def _named(self, run: Run) -> dict[str, Tensor]:
@@ -163,7 +163,7 @@ class MadePasses(Passes):
             return panels.forward(None)
         if self._tabulates(run):
             held = self._named(run)
-            matrices = token_matrices.make(run, held, self.path, kept)
+            matrices = tokens.make(run, held, self.path, kept)
             states, factors = self._table(run, state, inputs, matrices).forward()
         else:
             states, _, factors = _kernel(run).forward(
@@ -240,7 +240,7 @@ class MadePasses(Passes):
             matrices = None if kept is None else kept.view(-1, run.dim, run.dim)
             table = self._table(run, state, inputs, matrices)
             in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
-            named, moved = token_matrices.pull(run, self._named(run), self.path, in_matrices)
+            named, moved = tokens.pull(run, self._named(run), self.path, in_matrices)
         else:
             given = (self._named(run), self._increments(), state, inputs, self.rescale)
             results = (states, factors, in_states, in_last)
@@ -252,6 +252,6 @@ class MadePasses(Passes):
         return {whole[name]: x for name, x in named.items()}, moved, first, driven
 
 
-def _kernel(run: Run) -> Any:
+def _kernel(run: Run) -> IncrementKernel:
     """That of a part which no panels take."""
-    return sparse if run.kernel is Kind.SPARSE else shared_factors
+    return SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS

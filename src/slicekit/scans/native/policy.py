@@ -2,18 +2,11 @@
 
 from dataclasses import dataclass, field
 
-import torch
-
 from slicekit.native import available, reason, warn_once
 from slicekit.scans.base import KEEP_BYTES, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import beats_native, by_products
-from slicekit.scans.native.runs import runs_of
+from slicekit.scans.native.runs import why_not
 from slicekit.scans.opaque import run_opaque
-from slicekit.scans.sources import FromTransitions, Made, Source, leaves
-from slicekit.structures import BlockTransition, DiagonalTransition, LowRankTransition, Transition
-
-REAL = (torch.float32, torch.float64)
-COMPLEX = (torch.complex64, torch.complex128)
 
 
 @dataclass(frozen=True)
@@ -68,30 +61,3 @@ class Native(Scan):
         if not beats_native(source, recurrence.state):
             return None
         return "matrix products are faster for states of this size, at this length"
-
-
-def why_not(source: Source, readout: bool) -> str:
-    """Why no kernel applies where there are kernels; empty if one does."""
-    first = source.tensors[0]
-    if first.device.type != "cpu":
-        return f"there is no kernel for tensors on {first.device.type}"
-    if isinstance(source, FromTransitions):
-        return _why_not_given(source.transition, readout)
-    if not isinstance(source, Made):
-        return f"there is no kernel for {type(source).__name__}"
-    if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
-        return f"there is no kernel for {first.dtype}"
-    runs = runs_of(source.structure, source.flow)
-    return runs if isinstance(runs, str) else ""
-
-
-def _why_not_given(transition: Transition, readout: bool) -> str:
-    parts = leaves(transition)
-    if len(parts) > 1 and readout:
-        return "a readout couples the parts of a direct sum"
-    for part in parts:
-        dtypes = REAL + COMPLEX if type(part) is DiagonalTransition else REAL
-        known = type(part) in (DiagonalTransition, BlockTransition, LowRankTransition)
-        if not known or part.tensors()[0].dtype not in dtypes:
-            return f"there is no kernel for {type(part).__name__} of {part.tensors()[0].dtype}"
-    return ""

@@ -18,7 +18,14 @@ from slicekit.native.kinds import Kind
 from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels
 from slicekit.native.panels import Part as PanelPart
 from slicekit.scans.lowering import Part, lower
-from slicekit.structures import Structure
+from slicekit.scans.sources import FromTransitions, Made, Source, leaves
+from slicekit.structures import (
+    BlockTransition,
+    DiagonalTransition,
+    LowRankTransition,
+    Structure,
+    Transition,
+)
 
 PANELS = "panels"
 """The kernel of all kinds that have none of their own."""
@@ -26,6 +33,9 @@ PANELS = "panels"
 RESTORE_EVERY = 32
 """Steps after which rotations get their norm back: twice as often as in `chunked.kernels`, as it
 costs a kernel less."""
+
+REAL = (torch.float32, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
 
 OWN_KERNEL = (Kind.SPARSE, Kind.SHARED_FACTORS)
 EXPONENTIATED = (Kind.BLOCKS, Kind.SKEW)
@@ -137,3 +147,30 @@ def _run(parts: list[Part]) -> Run:
         tuple(name for part in parts for name in part.names),
         tuple(name for part in parts if part.bounded for name in part.names),
     )
+
+
+def why_not(source: Source, readout: bool) -> str:
+    """Why no kernel applies where there are kernels; empty if one does."""
+    first = source.tensors[0]
+    if first.device.type != "cpu":
+        return f"there is no kernel for tensors on {first.device.type}"
+    if isinstance(source, FromTransitions):
+        return _why_not_given(source.transition, readout)
+    if not isinstance(source, Made):
+        return f"there is no kernel for {type(source).__name__}"
+    if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
+        return f"there is no kernel for {first.dtype}"
+    runs = runs_of(source.structure, source.flow)
+    return runs if isinstance(runs, str) else ""
+
+
+def _why_not_given(transition: Transition, readout: bool) -> str:
+    parts = leaves(transition)
+    if len(parts) > 1 and readout:
+        return "a readout couples the parts of a direct sum"
+    for part in parts:
+        dtypes = REAL + COMPLEX if type(part) is DiagonalTransition else REAL
+        known = type(part) in (DiagonalTransition, BlockTransition, LowRankTransition)
+        if not known or part.tensors()[0].dtype not in dtypes:
+            return f"there is no kernel for {type(part).__name__} of {part.tensors()[0].dtype}"
+    return ""

@@ -1,4 +1,11 @@
-"""Parts whose dense matrices are made once per token: A_v = Σ_i Δω_v^i A^i for the rows of a table.
+"""Tokens: what is made once for each of them, and not position by position.
+
+Parts with kernels of their own get dense matrices A_v = Σ_i Δω_v^i A^i for the rows of a table,
+where that `pays`. For structures that no kernel knows, torch makes one transition M_v for each
+token (`with_kernel`). Where these are blocks, or diagonal plus low rank, M_v - I are the matrices
+of a block-diagonal or joint DPLR structure with a channel for each token, and a step's increment is
+the unit vector of its token. A product with unit vectors is a copy, so nothing but the recurrence
+is left to the kernel, and gradients go through the table once.
 
 Glossary: table is Δω of every token, (vocabulary, channels); matrices are the A_v,
 (vocabulary, dim, dim); a position is a token of a sequence.
@@ -7,9 +14,16 @@ Glossary: table is Δω of every token, (vocabulary, channels); matrices are the
 import torch
 from torch import Tensor
 
-from slicekit.native import sparse_table
+from slicekit.dispatch import autocast_off
+from slicekit.flows import Euler
+from slicekit.native import available
 from slicekit.native.kinds import Kind
-from slicekit.scans.native.runs import Run
+from slicekit.native.panels import MOST_RANK
+from slicekit.native.tables import pull_sparse_sums, sparse_sums
+from slicekit.scans.native.runs import Run, why_not
+from slicekit.scans.sources import FromTable
+from slicekit.structures import BlockTransition, JointDPLR, LowRankTransition
+from slicekit.structures.block_diagonal import Blocks
 
 LARGEST = 2**27
 """Numbers of all matrices up to which they are tabulated at all."""
@@ -17,6 +31,9 @@ LARGEST = 2**27
 MAKING, SUMMING = 8, 4
 """What a number of a matrix costs to write and read, and a multiplication of it to make from dense
 products of factors, both in multiplications of a position."""
+
+MOST_TOKENS = 512
+"""Rows of a table up to which the product with unit vectors is no matter."""
 
 
 def pays(run: Run, held: dict[str, Tensor], table: Tensor, positions: int) -> bool:
@@ -49,7 +66,7 @@ def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) 
     numbers = table.new_empty(table.shape[0] * run.dim**2) if kept is None else kept
     matrices = numbers.view(-1, run.dim, run.dim)
     if run.kernel is Kind.SPARSE:
-        sparse_table.forward(held["values"], held["places"], table, matrices)
+        sparse_sums(held["values"], held["places"], table, matrices)
         return matrices
     torch.mm(table, _products(held), out=matrices.flatten(1))
     matrices.diagonal(dim1=-2, dim2=-1).add_(table @ held["diagonal"])
@@ -61,7 +78,7 @@ def pull(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Gradients of the parameters by name, and of the table, from those of the matrices."""
     if run.kernel is Kind.SPARSE:
-        values, moved = sparse_table.backward(held["values"], held["places"], table, gradient)
+        values, moved = pull_sparse_sums(held["values"], held["places"], table, gradient)
         return {"values": values}, moved
     flat = gradient.flatten(1)
     diagonal = gradient.diagonal(dim1=-2, dim2=-1)
@@ -78,3 +95,28 @@ def pull(
 def _products(held: dict[str, Tensor]) -> Tensor:
     """U^i (V^i)^T of every channel, (channels, dim²)."""
     return torch.bmm(held["left"], held["right"].mT).flatten(1)
+
+
+def with_kernel(source: FromTable) -> FromTable:
+    """A source of the same transitions that kernels take, or the same source where there is none.
+
+    Args:
+        source: of tokens, on any device.
+    """
+    rows = source.path.shape[0]
+    if torch.compiler.is_compiling() or rows > min(MOST_TOKENS, source.index.numel()):
+        return source
+    if not available() or not source.path.is_cpu or not why_not(source, False):
+        return source
+    with autocast_off(source.path.device):
+        made = source.rows()
+        tokens = torch.eye(rows, dtype=source.path.dtype)
+        if type(made) is BlockTransition:
+            unit = torch.eye(made.blocks.shape[-1], dtype=made.blocks.dtype)
+            blocks = Blocks(made.dim, made.blocks.shape[-1])
+            return FromTable(blocks, Euler(), {"blocks": made.blocks - unit}, tokens, source.index)
+        if type(made) is LowRankTransition and made.left.shape[-1] <= min(made.dim, MOST_RANK):
+            factors = {"diagonal": made.diagonal - 1, "left": made.left, "right": made.right}
+            joint = JointDPLR(made.dim, made.left.shape[-1])
+            return FromTable(joint, Euler(), factors, tokens, source.index)
+    return source

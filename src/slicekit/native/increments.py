@@ -1,18 +1,23 @@
-"""What the scans of increments hand to their kernels: sizes, addresses and work space.
+"""Kernels of their own for two kinds of A: h_{l+1} = h_l + Σ_i Δω_l^i A^i h_l + u_l.
 
-A kernel's C struct begins with the sizes and arrays of `Problem`, and ends with its parameters.
+- `SPARSE`, by kept entries: values (kept,), and places (kept,) ascending into (channels, dim, dim);
+- `SHARED_FACTORS`, Σ_i Δω^i A^i = d + U w V^T: diagonal (channels, dim), left and right
+  (channels, dim, rank).
+
+A kernel's C struct begins with the sizes and arrays of `Problem`, and ends with its parameters; see
+native/include/slicekit_sparse.h and slicekit_shared_factors.h, which these mirror.
 """
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import REAL, Expected, plain
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.arrays import plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes, windows
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads")
@@ -21,13 +26,12 @@ GRADIENTS = ("in_states", "in_last", "in_increments", "in_state", "in_inputs")
 
 
 class Problem(kernel.Task):
-    """What the C structs of all scans of increments begin with."""
+    """What both C structs begin with."""
 
     _fields_: ClassVar = [*sizes(*SIZES), *addresses(*ARRAYS, *GRADIENTS), *WORK]
 
-    def expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array, from the sizes."""
-        dtype = REAL[self.real]
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of increments, states, factors and parameters."""
         state = (self.batch, self.dim, self.columns)
         steps = (self.batch, self.length, self.dim, self.columns)
         shapes: dict[str, tuple[int, ...]] = {
@@ -37,23 +41,51 @@ class Problem(kernel.Task):
             "factors": (0,),
         }
         if self.rescale:
-            shapes["factors"] = (self.batch, -(-self.length // self.rescale), self.columns)
-        shapes |= self.parameters()
-        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
-        return found | {f"in_{name}": wanted for name, wanted in found.items()}
+            shapes["factors"] = (self.batch, windows(self.length, self.rescale), self.columns)
+        return shapes | self.parameters()
+
+    @abstractmethod
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the kernel's own floating arrays."""
+
+    @abstractmethod
+    def measure(self, parameters: dict[str, Tensor]) -> None:
+        """Set what the struct says of the parameters' sizes."""
+
+
+class _Sparse(Problem):
+    """slicekit_sparse of slicekit_sparse.h."""
+
+    _fields_: ClassVar = [*sizes("kept"), *addresses("values", "places", "in_values")]
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the kernel's own arrays."""
-        raise NotImplementedError
+        return {"values": (self.kept,)}
+
+    def measure(self, parameters: dict[str, Tensor]) -> None:
+        self.kept = parameters["values"].numel()
+
+    def whole(self) -> dict[str, tuple[int, ...]]:
+        """Places; the library looks at each of them."""
+        return {"places": (self.kept,)}
 
 
-def describe(problem: Problem, increments: Tensor, state: Tensor, rescale: int) -> None:
-    """Set the sizes that all scans have, from increments and initial state."""
-    batch, length, channels = increments.shape
-    sizes = (state.element_size(), batch, length, channels, *state.shape[1:], rescale)
-    team = threads(state.numel() * length * channels)
-    for name, size in zip(SIZES, (*sizes, team), strict=True):
-        setattr(problem, name, size)
+FACTORS = ("diagonal", "left", "right")
+
+
+class _SharedFactors(Problem):
+    """slicekit_shared_factors of slicekit_shared_factors.h."""
+
+    _fields_: ClassVar = [
+        *sizes("rank"),
+        *addresses(*FACTORS, *(f"in_{name}" for name in FACTORS)),
+    ]
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        factors = (self.channels, self.dim, self.rank)
+        return {"diagonal": factors[:2], "left": factors, "right": factors}
+
+    def measure(self, parameters: dict[str, Tensor]) -> None:
+        self.rank = parameters["left"].shape[-1]
 
 
 def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,9 +93,8 @@ def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Te
     batch, length, _ = increments.shape
     _, dim, columns = state.shape
     states = state.new_empty(batch, length, dim, columns)
-    shape = (batch, -(-length // rescale), columns) if rescale else (0,)
-    factors = state.new_empty(shape)
-    return states, torch.empty_like(state), factors
+    shape = (batch, windows(length, rescale), columns) if rescale else (0,)
+    return states, torch.empty_like(state), state.new_empty(shape)
 
 
 @dataclass(frozen=True)
@@ -75,26 +106,26 @@ class IncrementKernel:
         struct: its C struct.
         names: of its parameters, as the struct and the structure call them.
         trained: those of them that have gradients.
-        size: sets what the struct says of the parameters' sizes.
     """
 
     scan: str
     struct: type[Problem]
     names: tuple[str, ...]
     trained: tuple[str, ...]
-    size: Callable[[Any, dict[str, Tensor]], None]
 
-    def _kernel(self) -> Kernel:
-        return Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True)
+    def _call(self, way: str, problem: Problem, arrays: dict[str, Tensor | None]) -> None:
+        Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True).call(way, problem, arrays)
 
     def problem(
         self, parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
     ) -> tuple[Problem, dict[str, Tensor]]:
         """The problem, and the tensors that it points to."""
-        problem = self.struct()
-        describe(problem, increments, state, rescale)
         held = {name: plain(parameters[name]) for name in self.names}
-        self.size(problem, held)
+        batch, length, channels = increments.shape
+        team = threads(state.numel() * length * channels)
+        given = (state.element_size(), batch, length, channels, *state.shape[1:], rescale, team)
+        problem = self.struct(**dict(zip(SIZES, given, strict=True)))
+        problem.measure(held)
         return problem, held | {"increments": plain(increments), "state": plain(state)}
 
     def forward(
@@ -124,10 +155,9 @@ class IncrementKernel:
         """
         problem, held = self.problem(parameters, increments, state, rescale)
         states, last, factors = outputs(increments, held["state"], rescale)
-        held |= {"states": states, "last": last, "factors": factors}
-        if inputs is not None:
-            held["inputs"] = plain(inputs)
-        self._kernel().call("forward", problem, held)
+        made = {"states": states, "last": last, "factors": factors}
+        driven = {} if inputs is None else {"inputs": plain(inputs)}
+        self._call("forward", problem, {**held, **made, **driven})
         return states, last, factors
 
     def backward(
@@ -157,17 +187,16 @@ class IncrementKernel:
             RuntimeError: if the kernel refuses what it is given.
         """
         problem, held = self.problem(parameters, increments, state, rescale)
-        given = {
-            "states": plain(states),
-            "factors": plain(factors),
-            "in_states": plain(in_states),
-            "in_last": plain(in_last),
-        }
+        given = {"states": states, "factors": factors, "in_states": in_states, "in_last": in_last}
+        given = {name: plain(x) for name, x in given.items()}
         found = {name: torch.empty_like(held[name]) for name in self.trained}
-        in_increments = torch.empty_like(held["increments"])
-        in_state = torch.empty_like(held["state"])
+        in_increments, in_state = (torch.empty_like(held[x]) for x in ("increments", "state"))
         in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
-        given |= {f"in_{name}": x for name, x in found.items()}
+        made = {f"in_{name}": x for name, x in found.items()}
         rest = {"in_increments": in_increments, "in_state": in_state, "in_inputs": in_inputs}
-        self._kernel().call("backward", problem, {**held, **given, **rest})
+        self._call("backward", problem, {**held, **given, **made, **rest})
         return found, in_increments, in_state, in_inputs
+
+
+SPARSE = IncrementKernel("sparse", _Sparse, ("values", "places"), ("values",))
+SHARED_FACTORS = IncrementKernel("shared_factors", _SharedFactors, FACTORS, FACTORS)

@@ -1,6 +1,8 @@
-"""The recurrence h_{l+1} = h_l + A_v h_l + u_l with a dense matrix A_v for the token v of step l.
+"""Tokens: A_v = Σ_i Δω_v^i A^i once for each of them, and h_{l+1} = h_l + A_v h_l + u_l.
 
-See native/include/slicekit_table.h, which this mirrors.
+`Table` runs the recurrence with the dense matrix of the token v of step l; `sparse_sums` makes the
+matrices where the A^i are sparse. See native/include/slicekit_table.h and slicekit_sparse_table.h,
+which these mirror.
 """
 
 from dataclasses import dataclass
@@ -10,8 +12,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import REAL, Expected, plain
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.arrays import plain
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes, windows
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "dim", "columns", "vocabulary", "rescale", "threads")
@@ -19,7 +21,7 @@ ARRAYS = ("matrices", "index", "state", "inputs", "states", "factors")
 GRADIENTS = ("in_states", "in_last", "in_matrices", "in_state", "in_inputs")
 
 
-KERNEL = Kernel("table", "slicekit_table_workspace", told=True)
+TABLE = Kernel("table", "slicekit_table_workspace", told=True)
 
 
 class _Table(kernel.Task):
@@ -27,8 +29,8 @@ class _Table(kernel.Task):
 
     _fields_: ClassVar = [*sizes(*SIZES), *addresses(*ARRAYS, *GRADIENTS), *WORK]
 
-    def expected(self) -> dict[str, Expected]:
-        """The shape and dtype of each array, from the sizes."""
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of matrices, states and factors."""
         batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
         shapes: dict[str, tuple[int, ...]] = {
             "matrices": (self.vocabulary, dim, dim),
@@ -37,10 +39,12 @@ class _Table(kernel.Task):
             "factors": (0,),
         }
         if self.rescale:
-            shapes["factors"] = (batch, -(-length // self.rescale), columns)
-        found: dict[str, Expected] = {name: (s, REAL[self.real]) for name, s in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"index": ((batch, length), torch.int64)}
+            shapes["factors"] = (batch, windows(length, self.rescale), columns)
+        return shapes
+
+    def whole(self) -> dict[str, tuple[int, ...]]:
+        """The tokens."""
+        return {"index": (self.batch, self.length)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +107,8 @@ class Table:
 
     def _factors(self) -> tuple[int, ...]:
         batch, length = self.index.shape
-        return (batch, -(-length // self.rescale), self.state.shape[-1]) if self.rescale else (0,)
+        rows = (batch, windows(length, self.rescale or 1), self.state.shape[-1])
+        return rows if self.rescale else (0,)
 
     def _call(self, way: str, arrays: dict[str, Tensor | None]) -> None:
         batch, length = self.index.shape
@@ -117,4 +122,84 @@ class Table:
             "state": plain(self.state),
             "inputs": None if self.inputs is None else plain(self.inputs),
         }
-        KERNEL.call(way, problem, held | arrays)
+        TABLE.call(way, problem, held | arrays)
+
+
+SPARSE_SIZES = ("real", "vocabulary", "channels", "dim", "kept", "threads")
+SPARSE_ARRAYS = (
+    "values",
+    "places",
+    "increments",
+    "matrices",
+    "in_matrices",
+    "in_values",
+    "in_increments",
+)
+
+
+SPARSE_TABLE = Kernel("sparse_table", "slicekit_sparse_table_workspace", told=True)
+
+
+class _SparseTable(kernel.Task):
+    """slicekit_sparse_table of slicekit_sparse_table.h."""
+
+    _fields_: ClassVar = [*sizes(*SPARSE_SIZES), *addresses(*SPARSE_ARRAYS), *WORK]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of values, table and matrices."""
+        return {
+            "values": (self.kept,),
+            "increments": (self.vocabulary, self.channels),
+            "matrices": (self.vocabulary, self.dim, self.dim),
+        }
+
+    def whole(self) -> dict[str, tuple[int, ...]]:
+        """Places."""
+        return {"places": (self.kept,)}
+
+
+def sparse_sums(values: Tensor, places: Tensor, increments: Tensor, matrices: Tensor) -> None:
+    """Write the matrices (vocabulary, dim, dim).
+
+    Args:
+        values: (kept,).
+        places: (kept,) ascending, into (channels, dim, dim).
+        increments: (vocabulary, channels).
+        matrices: where to.
+
+    Raises:
+        RuntimeError: if the kernel refuses what it is given.
+    """
+    _call_sparse("forward", values, places, increments, matrices.shape[-1], {"matrices": matrices})
+
+
+def pull_sparse_sums(
+    values: Tensor, places: Tensor, increments: Tensor, in_matrices: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the values and the increments from those of the matrices.
+
+    Raises:
+        RuntimeError: if the kernel refuses what it is given.
+    """
+    in_values, in_increments = torch.empty_like(values), torch.empty_like(plain(increments))
+    arrays = {"in_values": in_values, "in_increments": in_increments}
+    given = arrays | {"in_matrices": plain(in_matrices)}
+    _call_sparse("backward", values, places, increments, in_matrices.shape[-1], given)
+    return in_values, in_increments
+
+
+def _call_sparse(
+    way: str,
+    values: Tensor,
+    places: Tensor,
+    increments: Tensor,
+    dim: int,
+    arrays: dict[str, Tensor],
+) -> None:
+    vocabulary, channels = increments.shape
+    kept = values.numel()
+    team = threads(kept * vocabulary)
+    problem = _SparseTable(values.element_size(), vocabulary, channels, dim, kept, team)
+    held = {"values": values, "places": places, "increments": increments}
+    held = {name: plain(x) for name, x in held.items()}
+    SPARSE_TABLE.call(way, problem, held | arrays)
