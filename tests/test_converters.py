@@ -358,12 +358,12 @@ def test_structures_drives_and_flows_are_the_matching_ones() -> None:
         (stack_of, {"tokens": False}, "tokens=False, but the tensors say True"),
         (slice_of, {"path_mode": "value"}, "path_mode='value'; expected one of 'values', 'incr"),
         (slice_of, {"transition_mode": "exp"}, "transition_mode='exp'; expected one of 'euler'"),
-        (slice_of, {"scale": 0.0}, "scale=0.0, expected a positive number"),
+        (slice_of, {"scale": 0.0}, "scale=0.0; expected a positive number"),
         (layer_of, {"prenorm": "yes"}, "prenorm='yes'; expected one of True, False"),
         (layer_of, {"ff_activation": "relu"}, "ff_activation='relu'; expected one of 'gelu'"),
         (layer_of, {"dropout_position": "x"}, "dropout_position='x'; expected one of 'residual'"),
-        (layer_of, {"dropout_rate": 1.0}, "dropout_rate=1.0, expected it in [0, 1)"),
-        (layer_of, {"norm_eps": float("nan")}, "norm_eps=nan, expected a finite number"),
+        (layer_of, {"dropout_rate": 1.0}, "dropout_rate=1.0; expected it in [0, 1)"),
+        (layer_of, {"norm_eps": float("nan")}, "norm_eps=nan; expected a finite number"),
     ],
 )
 def test_an_option_that_contradicts_the_tensors_or_means_nothing_is_named(
@@ -450,12 +450,12 @@ def test_layers_that_differ_are_named() -> None:
     [
         (slice_of, "vf_A.weight", (13, 4), "vf_A.weight has shape (13, 4), which fits no block"),
         (slice_of, "vf_A.weight", (24, 4), "vf_A.weight has shape (24, 4), which fits no block"),
-        (slice_of, "vf_A.weight", (12,), "vf_A.weight has shape (12,), expected 2 axes"),
-        (slice_of, "vf_B.weight", (6, 3), "vf_B.weight has shape (6, 3), expected (6, 4)"),
-        (layer_of, "slice.vf_A.weight", (12, 6), "has shape (12, 6), expected (12, 7)"),
-        (layer_of, "norm2.weight", (5,), "norm2.weight has shape (5,), expected (6,)"),
-        (layer_of, "token_mlp.0.weight", (25, 6), "has shape (25, 6), expected (24, 6)"),
-        (stack_of, "linear.weight", (4, 5), "linear.weight has shape (4, 5), expected (4, 6)"),
+        (slice_of, "vf_A.weight", (12,), "vf_A.weight has shape (12,); expected 2 axes"),
+        (slice_of, "vf_B.weight", (6, 3), "vf_B.weight has shape (6, 3); expected (6, 4)"),
+        (layer_of, "slice.vf_A.weight", (12, 6), "has shape (12, 6); expected (12, 7)"),
+        (layer_of, "norm2.weight", (5,), "norm2.weight has shape (5,); expected (6,)"),
+        (layer_of, "token_mlp.0.weight", (25, 6), "has shape (25, 6); expected (24, 6)"),
+        (stack_of, "linear.weight", (4, 5), "linear.weight has shape (4, 5); expected (4, 6)"),
     ],
 )
 def test_a_tensor_of_the_wrong_shape_is_named(
@@ -471,7 +471,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         from_torch_slices(nn.Linear(2, 2))
     with pytest.raises(TypeError, match="checkpoint is a list; expected a state_dict"):
         from_torch_slices([1])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"checkpoint\['epoch'\] is a int, expected a torch.Tensor"):
+    with pytest.raises(TypeError, match=r"checkpoint\['epoch'\] is a int; expected a torch.Tensor"):
         from_torch_slices(slice_of().state_dict() | {"epoch": 3})
     with pytest.raises(ValueError, match=r"none of torch-slices: .* it holds nothing"):
         from_torch_slices({})

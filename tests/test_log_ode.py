@@ -233,15 +233,15 @@ def test_a_dense_substitute_is_announced_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "error", "message"),
     [
-        ((0, 4), "depth=0; expected at least 1"),
-        ((2, 0), "window=0; expected at least 1"),
-        ((2, 1.5), "window=1.5; expected a whole number"),
+        ((0, 4), ValueError, "depth=0; expected at least 1"),
+        ((2, 0), ValueError, "window=0; expected at least 1"),
+        ((2, 1.5), TypeError, "window=1.5 is a float; expected a whole number"),
     ],
 )
-def test_bad_sizes_are_named(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_sizes_are_named(arguments: tuple, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         sk.LogODE(*arguments)
 
 

@@ -15,17 +15,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from slicekit.descriptions.checks import (
     Size,
-    check_count,
     check_finite,
     check_positive,
     check_sizes,
+    check_whole,
     place,
 )
 
 __all__ = [
     "HALF",
     "Lengths",
-    "check_count",
     "check_finite",
     "check_floating",
     "check_lengths",
@@ -35,6 +34,7 @@ __all__ = [
     "check_same_device",
     "check_shape",
     "check_tensor",
+    "check_whole",
     "concrete",
     "first_true",
     "place",
@@ -76,10 +76,10 @@ def check_tensor(name: str, value: object) -> None:
 
     >>> check_tensor("values", [1.0])
     Traceback (most recent call last):
-    TypeError: values is a list, expected a torch.Tensor
+    TypeError: values is a list; expected a torch.Tensor
     """
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}, expected a torch.Tensor")
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a torch.Tensor")
 
 
 def check_shape(name: str, tensor: Tensor, expected: tuple[Size, ...]) -> None:
@@ -93,7 +93,7 @@ def check_shape(name: str, tensor: Tensor, expected: tuple[Size, ...]) -> None:
 
     >>> check_shape("increments", torch.zeros(3, 4), ("batch", "length", "channels"))
     Traceback (most recent call last):
-    ValueError: increments has shape (3, 4), expected (batch, length, channels)
+    ValueError: increments has shape (3, 4); expected (batch, length, channels)
     >>> check_shape("state", torch.zeros(3, 4), (..., 4))
     """
     check_tensor(name, tensor)
@@ -105,12 +105,12 @@ def check_floating(name: str, tensor: Tensor) -> None:
 
     >>> check_floating("values", torch.arange(3))
     Traceback (most recent call last):
-    TypeError: values has dtype torch.int64, expected a floating dtype such as torch.float32
+    TypeError: values has dtype torch.int64; expected a floating dtype such as torch.float32
     """
     check_tensor(name, tensor)
     if not tensor.is_floating_point():
         raise TypeError(
-            f"{name} has dtype {tensor.dtype}, expected a floating dtype such as torch.float32"
+            f"{name} has dtype {tensor.dtype}; expected a floating dtype such as torch.float32"
         )
 
 
@@ -202,7 +202,7 @@ def check_lengths(
     check_shape("lengths", given, ("batch" if batch is None else batch,))
     fractional = given.is_floating_point() or given.is_complex() or given.dtype == torch.bool
     if fractional and given.numel() > 0:
-        raise TypeError(f"lengths has dtype {given.dtype}, expected integers")
+        raise TypeError(f"lengths has dtype {given.dtype}; expected integers")
     given = given.to(torch.int64)
     check_range("lengths", given, 0, length, ("batch",), f"for a padded length of {length}")
     return given.to(device)

@@ -197,7 +197,7 @@ def _check_dtypes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         else:
             fits, expected = stored == own.dtype, str(own.dtype)
         if not fits:
-            raise ValueError(f"{_MISFIT}: {name} has dtype {stored}, expected {expected}")
+            raise ValueError(f"{_MISFIT}: {name} has dtype {stored}; expected {expected}")
 
 
 def _take(model: nn.Module, tensors: Mapping[str, Tensor], assign: bool) -> None:

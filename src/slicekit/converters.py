@@ -199,7 +199,7 @@ class _Shapes:
             raise ValueError(f"checkpoint has no {full}")
         shape = tuple(self.tensors[full].shape)
         if len(shape) != axes or 0 in shape:
-            raise ValueError(f"{full} has shape {shape}, expected {axes} axes, none of them empty")
+            raise ValueError(f"{full} has shape {shape}; expected {axes} axes, none of them empty")
         return shape
 
     def numbers(self, pattern: str) -> list[int]:
@@ -316,7 +316,7 @@ def _check(settings: Options) -> None:
     for name in ("dropout_rate", "norm_eps"):
         check_finite(name, settings[name])
     if not 0 <= settings["dropout_rate"] < 1:
-        raise ValueError(f"dropout_rate={settings['dropout_rate']}, expected it in [0, 1)")
+        raise ValueError(f"dropout_rate={settings['dropout_rate']}; expected it in [0, 1)")
 
 
 def _structure(settings: Options) -> Structure:
@@ -423,7 +423,7 @@ def _renamed(tensors: Tensors, names: dict[str, str], model: nn.Module) -> Tenso
         transposed = ours.split(".")[-2:-1] == ["A"]
         expected = (shape[1:].numel(), shape[0]) if transposed else tuple(shape)
         if tuple(x.shape) != expected:
-            raise ValueError(f"{theirs} has shape {tuple(x.shape)}, expected {expected}")
+            raise ValueError(f"{theirs} has shape {tuple(x.shape)}; expected {expected}")
         x = x.t().reshape(shape) if transposed else x
         renamed[ours] = x.clone(memory_format=torch.contiguous_format)
     return renamed

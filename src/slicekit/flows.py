@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from slicekit.descriptions.checks import check_size, check_substeps
+from slicekit.descriptions.checks import check_chosen, check_size
 from slicekit.handles import Handled, recall
 from slicekit.paths.cutting import OpenWindow, Windows, cut
 from slicekit.paths.lie_bases import LieBasis, hall
@@ -79,7 +79,7 @@ class Exponential(Flow):
 
     def __post_init__(self) -> None:
         """Check the number of substeps."""
-        check_substeps(self.substeps)
+        check_chosen("substeps", self.substeps)
 
     @property
     def key(self) -> str:

@@ -123,7 +123,7 @@ def test_without_matplotlib_only_the_plot_is_missing(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--lengths", "40:20"), "--lengths 40:20, expected 1 <= start <= end"),
+        (("--lengths", "40:20"), "--lengths 40:20; expected 1 <= start <= end"),
         (("--lengths", "many"), "'many' is no length"),
         (("--sequences", "0"), "--sequences"),
         (("--checkpoint", "middle"), "middle"),

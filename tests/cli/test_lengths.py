@@ -65,9 +65,9 @@ def test_any_other_text_is_a_clear_error(text: str) -> None:
         ("20:", "'20:' is no length"),
         ("ten", "'ten' is no length"),
         ("0", "expected 1 <= start <= end"),
-        ("40:20", "40:20, expected 1 <= start <= end"),
+        ("40:20", "40:20; expected 1 <= start <= end"),
         ("1:2:3:4", "too many parts"),
-        ("10:12:4", "10:12:4, expected a count of 2 to 3"),
+        ("10:12:4", "10:12:4; expected a count of 2 to 3"),
         ("10:20:1", "expected a count of 2 to 11"),
     ],
 )

@@ -200,7 +200,7 @@ def test_the_summary_says_why_it_stopped(tmp_path: Path) -> None:
         (("parity", "--task-option", "states"), "expected KEY=VALUE"),
         (("cycle-navigation", "--task-option", "state=7"), "cycle-navigation"),
         (("parity", "--grow-from", "9", "--length", "6"), "grow_from=9"),
-        (("parity", "--layers", "100000000"), "layers=100000000, expected at most 1000"),
+        (("parity", "--layers", "100000000"), "layers=100000000; expected at most 1000"),
         (("a5-fixed", "--lengths", "3:24"), "expected at most (20, 20)"),
         (("nowhere.py:task",), "no file nowhere.py"),
         (("parity", "--resume"), "--out FOLDER"),

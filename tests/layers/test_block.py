@@ -186,5 +186,5 @@ def test_an_unfit_expansion_is_named(expansion: int, back: bool) -> None:
 
 
 def test_an_input_of_the_wrong_width_is_named() -> None:
-    with pytest.raises(ValueError, match=r"x has shape \(2, 5, 3\), expected \(batch, length, 2\)"):
+    with pytest.raises(ValueError, match=r"x has shape \(2, 5, 3\); expected \(batch, length, 2\)"):
         make_block()(torch.zeros(2, 5, 3, dtype=torch.float64))

@@ -147,8 +147,8 @@ def test_lengths_of_the_whole_padded_length_change_nothing() -> None:
     [
         ([3, 7], ValueError, r"lengths holds 7 at batch 1; expected 0\.\.6"),
         ([-1, 2], ValueError, r"lengths holds -1 at batch 0"),
-        ([3], ValueError, r"lengths has shape \(1,\), expected \(2,\)"),
-        ([1.0, 2.0], TypeError, r"lengths has dtype torch.float32, expected integers"),
+        ([3], ValueError, r"lengths has shape \(1,\); expected \(2,\)"),
+        ([1.0, 2.0], TypeError, r"lengths has dtype torch.float32; expected integers"),
     ],
 )
 def test_unfit_lengths_are_named(lengths: list[int], error: type[Exception], message: str) -> None:

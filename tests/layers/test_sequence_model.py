@@ -259,10 +259,10 @@ def test_a_token_out_of_range_is_named_with_its_place(token: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "shape", "expected"),
     [
-        ("tokens", (3,), r"x has shape \(3,\), expected \(batch, length\)"),
-        ("tokens", (3, 5, 1), r"x has shape \(3, 5, 1\), expected \(batch, length\)"),
-        ("series", (3, 5), r"x has shape \(3, 5\), expected \(batch, length, 3\)"),
-        ("series", (3, 5, 2), r"x has shape \(3, 5, 2\), expected \(batch, length, 3\)"),
+        ("tokens", (3,), r"x has shape \(3,\); expected \(batch, length\)"),
+        ("tokens", (3, 5, 1), r"x has shape \(3, 5, 1\); expected \(batch, length\)"),
+        ("series", (3, 5), r"x has shape \(3, 5\); expected \(batch, length, 3\)"),
+        ("series", (3, 5, 2), r"x has shape \(3, 5, 2\); expected \(batch, length, 3\)"),
         ("tokens", (3, 0), r"x has length 0"),
         ("series", (3, 0, 3), r"x has length 0"),
     ],
@@ -276,7 +276,7 @@ def test_an_unfit_shape_is_named(kind: str, shape: tuple[int, ...], expected: st
 @every_kind
 def test_an_unfit_shape_of_one_element_is_named(kind: str) -> None:
     x = make_sequences(kind)
-    with pytest.raises(ValueError, match=r"x has shape .*, expected \(batch,"):
+    with pytest.raises(ValueError, match=r"x has shape .*; expected \(batch,"):
         make_model(kind).step(x)
 
 
@@ -292,11 +292,11 @@ def test_a_state_of_another_model_is_refused() -> None:
     [
         ({"channels": 3}, ValueError, r"vocabulary=5, channels=3; expected exactly one"),
         ({"vocabulary": None}, ValueError, r"vocabulary=None, channels=None; expected exactly one"),
-        ({"vocabulary": 0}, ValueError, r"vocabulary=0, expected at least 1"),
-        ({"width": 0}, ValueError, r"width=0, expected at least 1"),
-        ({"layers": 0}, ValueError, r"layers=0, expected at least 1"),
-        ({"outputs": 0}, ValueError, r"outputs=0, expected at least 1"),
-        ({"outputs": (2, -1)}, ValueError, r"outputs=-1, expected at least 1"),
+        ({"vocabulary": 0}, ValueError, r"vocabulary=0; expected at least 1"),
+        ({"width": 0}, ValueError, r"width=0; expected at least 1"),
+        ({"layers": 0}, ValueError, r"layers=0; expected at least 1"),
+        ({"outputs": 0}, ValueError, r"outputs=0; expected at least 1"),
+        ({"outputs": (2, -1)}, ValueError, r"outputs=-1; expected at least 1"),
         ({"outputs": ()}, ValueError, r"outputs=\(\); expected at least one size"),
         ({"outputs": [2]}, TypeError, r"outputs=\[2\] is a list"),
         ({"dropout": 1.5}, ValueError, r"dropout=1.5; expected a probability"),

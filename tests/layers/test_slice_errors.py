@@ -12,8 +12,8 @@ from tests.layers.reference import INPUTS
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"channels": 2.5}, TypeError, r"channels=2.5 is a float, expected an integer"),
-        ({"channels": 0}, ValueError, r"channels=0, expected at least 1"),
+        ({"channels": 2.5}, TypeError, r"channels=2.5 is a float; expected a whole number"),
+        ({"channels": 0}, ValueError, r"channels=0; expected at least 1"),
         ({"channels": "3"}, TypeError, r"channels='3' is a str"),
         ({"structure": 8}, TypeError, r"structure=8; expected a structure such as"),
         ({"structure": Dense}, TypeError, r"structure=<class .*Dense'>; expected a structure"),
@@ -40,16 +40,16 @@ def test_unfit_settings_are_named(
 @pytest.mark.parametrize(
     ("x", "error", "message"),
     [
-        (torch.zeros(2, 5), ValueError, r"x has shape \(2, 5\), expected \(batch, length, 2\)"),
-        (torch.zeros(2, 5, 3), ValueError, r"x has shape \(2, 5, 3\), expected"),
+        (torch.zeros(2, 5), ValueError, r"x has shape \(2, 5\); expected \(batch, length, 2\)"),
+        (torch.zeros(2, 5, 3), ValueError, r"x has shape \(2, 5, 3\); expected"),
         (torch.zeros(2, 0, INPUTS), ValueError, r"x has length 0; an empty sequence"),
-        (torch.zeros(2, 5, INPUTS).long(), TypeError, r"x has dtype torch.int64, expected a float"),
+        (torch.zeros(2, 5, INPUTS).long(), TypeError, r"x has dtype torch.int64; expected a float"),
         (
             torch.zeros(2, 5, INPUTS).double(),
             TypeError,
             r"x has dtype torch.float64, but the layer has torch.float32",
         ),
-        ([[[0.0, 1.0]]], TypeError, r"x is a list, expected a torch.Tensor"),
+        ([[[0.0, 1.0]]], TypeError, r"x is a list; expected a torch.Tensor"),
     ],
 )
 def test_an_unfit_input_is_named(x: Any, error: type[Exception], message: str) -> None:
@@ -58,7 +58,7 @@ def test_an_unfit_input_is_named(x: Any, error: type[Exception], message: str) -
 
 
 def test_an_unfit_element_is_named() -> None:
-    with pytest.raises(ValueError, match=r"x has shape \(2, 1, 2\), expected \(batch, 2\)"):
+    with pytest.raises(ValueError, match=r"x has shape \(2, 1, 2\); expected \(batch, 2\)"):
         SLiCE(INPUTS, Dense(4)).step(torch.zeros(2, 1, INPUTS))
 
 
@@ -70,12 +70,12 @@ def test_an_unfit_element_is_named() -> None:
         (
             State({"hidden": torch.zeros(3, 4)}),
             ValueError,
-            r"state\['hidden'\] has shape \(3, 4\), expected \(2, 4\)",
+            r"state\['hidden'\] has shape \(3, 4\); expected \(2, 4\)",
         ),
         (
             State({"hidden": torch.zeros(2, 4), "previous": torch.zeros(2, 3)}),
             ValueError,
-            r"state\['previous'\] has shape \(2, 3\), expected \(2, 2\)",
+            r"state\['previous'\] has shape \(2, 3\); expected \(2, 2\)",
         ),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_parameter_that_is_too_small_is_named_and_not_read_past() -> None:
     with torch.no_grad():
         layer.step(x, state)
         layer.A.blocks = nn.Parameter(torch.zeros(1))
-        with pytest.raises(ValueError, match=r"parameters\['blocks'\] has shape \(1,\), expected"):
+        with pytest.raises(ValueError, match=r"parameters\['blocks'\] has shape \(1,\); expected"):
             layer.step(x, state)
 
 

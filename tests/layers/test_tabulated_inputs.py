@@ -165,5 +165,5 @@ def test_a_tabulating_model_gives_what_it_gives_for_one_sequence_at_a_time(
 
 
 def test_a_table_of_the_wrong_width_is_named() -> None:
-    with pytest.raises(ValueError, match=r"x.table has shape \(4, 3\), expected \(vocabulary, 2\)"):
+    with pytest.raises(ValueError, match=r"x.table has shape \(4, 3\); expected \(vocabulary, 2\)"):
         make_layer()(Tabulated(torch.zeros(4, 3).double(), torch.zeros(2, 5, dtype=torch.int64)))

@@ -87,7 +87,7 @@ def test_shapes_that_fit_pass(expected: tuple[Size, ...]) -> None:
 def test_shapes_that_do_not_fit_are_named(expected: tuple[Size, ...], words: str) -> None:
     with pytest.raises(ValueError) as error:
         check_shape("increments", torch.zeros(2, 3, 4), expected)
-    assert str(error.value) == f"increments has shape (2, 3, 4), expected {words}"
+    assert str(error.value) == f"increments has shape (2, 3, 4); expected {words}"
 
 
 def test_checks_trace_with_symbolic_sizes() -> None:
@@ -105,13 +105,13 @@ def test_checks_trace_with_symbolic_sizes() -> None:
 
 
 def test_what_is_no_tensor_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^values is a list, expected a torch.Tensor$"):
+    with pytest.raises(TypeError, match=r"^values is a list; expected a torch.Tensor$"):
         check_tensor("values", [1.0])
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
 def test_dtypes_that_are_not_floating_are_named(dtype: torch.dtype) -> None:
-    with pytest.raises(TypeError, match=rf"^values has dtype {dtype}, expected a floating dtype"):
+    with pytest.raises(TypeError, match=rf"^values has dtype {dtype}; expected a floating dtype"):
         check_floating("values", torch.zeros(2, dtype=dtype))
 
 
@@ -157,10 +157,10 @@ def test_lengths_of_an_empty_batch() -> None:
     [
         ([1, 4], ValueError, "lengths holds 4 at batch 1; expected 0..3 for a padded length of 3"),
         ([-1, 3], ValueError, "lengths holds -1 at batch 0; expected 0..3"),
-        ([1, 2, 3], ValueError, r"lengths has shape \(3,\), expected \(2,\)"),
-        (torch.ones(2, 1), ValueError, r"lengths has shape \(2, 1\), expected \(2,\)"),
-        ([1.0, 2.5], TypeError, "lengths has dtype torch.float32, expected integers"),
-        ([True, False], TypeError, "lengths has dtype torch.bool, expected integers"),
+        ([1, 2, 3], ValueError, r"lengths has shape \(3,\); expected \(2,\)"),
+        (torch.ones(2, 1), ValueError, r"lengths has shape \(2, 1\); expected \(2,\)"),
+        ([1.0, 2.5], TypeError, "lengths has dtype torch.float32; expected integers"),
+        ([True, False], TypeError, "lengths has dtype torch.bool; expected integers"),
     ],
 )
 def test_wrong_lengths_are_named(lengths: Lengths, error: type[Exception], message: str) -> None:
@@ -170,20 +170,20 @@ def test_wrong_lengths_are_named(lengths: Lengths, error: type[Exception], messa
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, float("nan"), float("inf")])
 def test_numbers_that_are_not_positive_are_named(value: float) -> None:
-    with pytest.raises(ValueError, match=f"^dim={value}, expected a positive number$"):
+    with pytest.raises(ValueError, match=f"^dim={value}; expected a positive number$"):
         check_positive("dim", value)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_that_are_not_finite_are_named(value: float) -> None:
-    with pytest.raises(ValueError, match=f"^initial={value}, expected a finite number$"):
+    with pytest.raises(ValueError, match=f"^initial={value}; expected a finite number$"):
         check_finite("initial", value)
 
 
 @pytest.mark.parametrize("check", [check_finite, check_positive])
 @pytest.mark.parametrize("value", ["4", True, None])
 def test_what_is_no_number_is_named(check: Callable[[str, object], None], value: object) -> None:
-    with pytest.raises(TypeError, match=f"^dim={value!r} is a {type(value).__name__}, expected a "):
+    with pytest.raises(TypeError, match=f"^dim={value!r} is a {type(value).__name__}; expected a "):
         check("dim", value)
 
 

@@ -53,11 +53,11 @@ def test_every_interval_comes_from_pieces_and_from_prefixes(depth: int) -> None:
 
 def test_what_does_not_fit_is_refused_in_words() -> None:
     found = LogSignatures(torch.zeros(2, 3), hall(2, 2))
-    with pytest.raises(ValueError, match=r"coefficients has shape \(2, 4\), expected \(..., 3\)"):
+    with pytest.raises(ValueError, match=r"coefficients has shape \(2, 4\); expected \(..., 3\)"):
         LogSignatures(torch.zeros(2, 4), hall(2, 2))
     with pytest.raises(ValueError, match=r"later is in lyndon\(2, 2\), but this is in hall"):
         found.compose(LogSignatures(torch.zeros(2, 3), lyndon(2, 2)))
-    with pytest.raises(ValueError, match=r"basis is hall\(2, 3\), expected 2 channels"):
+    with pytest.raises(ValueError, match=r"basis is hall\(2, 3\); expected 2 channels"):
         found.to(hall(2, 3))
-    with pytest.raises(ValueError, match=r"first=1, last=3: expected 0 <= first <= last <= 2"):
+    with pytest.raises(ValueError, match=r"first=1, last=3; expected 0 <= first <= last <= 2"):
         found.interval(1, 3)

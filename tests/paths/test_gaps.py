@@ -175,9 +175,9 @@ def test_filling_compiles_whole_and_maps_over_batches(policy: Filling) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_arguments_that_do_not_fit_are_named(policy: Filling) -> None:
-    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\), expected \(batch, length, "):
+    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\); expected \(batch, length, "):
         policy.fill(torch.zeros(2, 3))
-    with pytest.raises(TypeError, match=r"^values has dtype torch.int64, expected a floating"):
+    with pytest.raises(TypeError, match=r"^values has dtype torch.int64; expected a floating"):
         policy.fill(torch.zeros(2, 3, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"^lengths holds 4 at batch 1; expected 0..3"):
         policy.fill(torch.zeros(2, 3, 1), None, [3, 4])
@@ -190,5 +190,5 @@ def test_linear_checks_times() -> None:
 
 @pytest.mark.parametrize("policy", [LastValue, Causal])
 def test_the_initial_value_must_be_finite(policy: type[LastValue] | type[Causal]) -> None:
-    with pytest.raises(ValueError, match=r"^initial=nan, expected a finite number$"):
+    with pytest.raises(ValueError, match=r"^initial=nan; expected a finite number$"):
         policy(initial=NAN)

@@ -141,16 +141,16 @@ def test_infinities_are_no_gaps() -> None:
 def test_arguments_that_do_not_fit_are_named() -> None:
     values = torch.zeros(2, 3, 1)
     with pytest.raises(
-        ValueError, match=r"^values has shape \(2, 0, 1\), expected a length of at "
+        ValueError, match=r"^values has shape \(2, 0, 1\); expected a length of at "
     ):
         increments(values[:, :0])
-    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\), expected \(batch, length, "):
+    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\); expected \(batch, length, "):
         increments(values[..., 0])
-    with pytest.raises(TypeError, match=r"^values has dtype torch.int64, expected a floating"):
+    with pytest.raises(TypeError, match=r"^values has dtype torch.int64; expected a floating"):
         increments(values.long())
-    with pytest.raises(ValueError, match=r"^times has shape \(2,\), expected \(3,\) or \(2, 3\)$"):
+    with pytest.raises(ValueError, match=r"^times has shape \(2,\); expected \(3,\) or \(2, 3\)$"):
         increments(values, torch.arange(2))
-    with pytest.raises(TypeError, match=r"^times is a float, expected a torch.Tensor$"):
+    with pytest.raises(TypeError, match=r"^times is a float; expected a torch.Tensor$"):
         increments(values, 0.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"^times must increase strictly: 0 at position 2 comes"):
         increments(values, torch.tensor([0, 1, 0]))

@@ -55,28 +55,28 @@ def test_gradients_flow_to_every_padded_series() -> None:
 
 def test_series_that_make_no_batch_are_named() -> None:
     one = torch.zeros(3, 2)
-    with pytest.raises(ValueError, match=r"^series is empty, expected at least one tensor"):
+    with pytest.raises(ValueError, match=r"^series is empty; expected at least one tensor"):
         pad([])
-    with pytest.raises(ValueError, match=r"^series\[0\] has shape \(3,\), expected \(length, chan"):
+    with pytest.raises(ValueError, match=r"^series\[0\] has shape \(3,\); expected \(length, chan"):
         pad([one[:, 0]])
     with pytest.raises(
-        ValueError, match=r"^series\[1\] has shape \(3, 1\), expected \(length, 2\)"
+        ValueError, match=r"^series\[1\] has shape \(3, 1\); expected \(length, 2\)"
     ):
         pad([one, one[:, :1]])
     with pytest.raises(TypeError, match=r"^series\[1\] has dtype torch.float64, but series\[0\]"):
         pad([one, one.double()])
     with pytest.raises(ValueError, match=r"^series\[1\] is on meta, but series\[0\] is on cpu"):
         pad([one, one.to("meta")])
-    with pytest.raises(TypeError, match=r"^series\[1\] is a list, expected a torch.Tensor"):
+    with pytest.raises(TypeError, match=r"^series\[1\] is a list; expected a torch.Tensor"):
         pad([one, [[1.0, 2.0]]])  # pyright: ignore[reportArgumentType]
 
 
 def test_masks_that_do_not_fit_are_named() -> None:
-    with pytest.raises(ValueError, match=r"^increments has shape \(3,\), expected \(batch, length"):
+    with pytest.raises(ValueError, match=r"^increments has shape \(3,\); expected \(batch, length"):
         mask_past_end(torch.zeros(3), [1, 2, 3])
-    with pytest.raises(ValueError, match=r"^lengths has shape \(2,\), expected \(3,\)"):
+    with pytest.raises(ValueError, match=r"^lengths has shape \(2,\); expected \(3,\)"):
         mask_past_end(torch.zeros(3, 4, 1), [1, 2])
-    with pytest.raises(ValueError, match=r"^lengths has shape \(\), expected \(batch,\)"):
+    with pytest.raises(ValueError, match=r"^lengths has shape \(\); expected \(batch,\)"):
         valid_mask(torch.tensor(2), 4)
     with pytest.raises(ValueError, match=r"^lengths holds 5 at batch 0; expected 0..4"):
         valid_mask([5], 4)

@@ -151,18 +151,18 @@ def test_a_basis_is_one_object_that_copies_and_pickles() -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_what_can_not_be_a_basis_is_refused(make: Maker) -> None:
-    with pytest.raises(ValueError, match="depth=0, expected at least 1"):
+    with pytest.raises(ValueError, match="depth=0; expected at least 1"):
         make(2, 0)
-    with pytest.raises(ValueError, match="channels=0, expected at least 1"):
+    with pytest.raises(ValueError, match="channels=0; expected at least 1"):
         make(0, 2)
-    with pytest.raises(TypeError, match=r"depth=2\.0 is a float, expected an integer"):
+    with pytest.raises(TypeError, match=r"depth=2\.0 is a float; expected a whole number"):
         make(2, 2.0)  # type: ignore[arg-type]
 
 
 def test_forms_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"coefficients has shape \(4,\), expected \(..., 3\)"):
+    with pytest.raises(ValueError, match=r"coefficients has shape \(4,\); expected \(..., 3\)"):
         hall(2, 2).expand(torch.zeros(4))
-    with pytest.raises(ValueError, match=r"expanded has shape \(3,\), expected \(..., 6\)"):
+    with pytest.raises(ValueError, match=r"expanded has shape \(3,\); expected \(..., 6\)"):
         hall(2, 2).project(torch.zeros(3))
 
 

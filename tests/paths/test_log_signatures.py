@@ -228,13 +228,13 @@ def test_other_values_are_refused_in_words() -> None:
         log_signatures(torch.zeros(1, 4, 3), basis, 2)
     with pytest.raises(ValueError, match=r"expected \(batch, length, channels\)"):
         log_signatures(torch.zeros(4, 2), basis, 2)
-    with pytest.raises(ValueError, match="window=0, expected at least 1"):
+    with pytest.raises(ValueError, match="window=0; expected at least 1"):
         log_signatures(torch.zeros(1, 4, 2), basis, 0)
     with pytest.raises(TypeError, match=r"increments has dtype torch\.int64"):
         log_signatures(torch.zeros(1, 4, 2, dtype=torch.int64), basis, 2)
     with pytest.raises(ValueError, match="depth=0"):
         signature(torch.zeros(4, 2), 0)
-    with pytest.raises(ValueError, match=r"later has shape \(1, 2\), expected \(..., 3\)"):
+    with pytest.raises(ValueError, match=r"later has shape \(1, 2\); expected \(..., 3\)"):
         chen(basis, torch.zeros(1, 3), torch.zeros(1, 2))
     with pytest.raises(TypeError, match="expected one dtype"):
         chen(basis, torch.zeros(3), torch.zeros(3, dtype=torch.float64))

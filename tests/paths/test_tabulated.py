@@ -139,18 +139,18 @@ def test_indices_out_of_range_are_located() -> None:
 
 def test_arguments_that_do_not_fit_are_named() -> None:
     table, index = torch.zeros(60, 8), torch.zeros(2, 5, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"^table has shape \(60,\), expected \(vocabulary, chan"):
+    with pytest.raises(ValueError, match=r"^table has shape \(60,\); expected \(vocabulary, chan"):
         Tabulated(table[:, 0], index)
-    with pytest.raises(TypeError, match=r"^table has dtype torch.int64, expected a floating"):
+    with pytest.raises(TypeError, match=r"^table has dtype torch.int64; expected a floating"):
         Tabulated(table.long(), index)
-    with pytest.raises(ValueError, match=r"^index has shape \(2,\), expected \(batch, length\)"):
+    with pytest.raises(ValueError, match=r"^index has shape \(2,\); expected \(batch, length\)"):
         Tabulated(table, index[:, 0])
-    with pytest.raises(TypeError, match=r"^index has dtype torch.int32, expected torch.int64$"):
+    with pytest.raises(TypeError, match=r"^index has dtype torch.int32; expected torch.int64$"):
         Tabulated(table, index.int())
     with pytest.raises(ValueError, match=r"^index is on meta, but table is on cpu"):
         Tabulated(table, index.to("meta"))
     with pytest.raises(
-        ValueError, match=r"^function\(table\) has shape \(59, 8\), expected \(60, "
+        ValueError, match=r"^function\(table\) has shape \(59, 8\); expected \(60, "
     ):
         Tabulated(table, index).map(lambda table: table[1:])
     with pytest.raises(ValueError, match=r"^lengths holds 6 at batch 1; expected 0..5"):

@@ -81,21 +81,21 @@ def test_times_that_collapse_in_the_dtype_of_the_values_are_located() -> None:
 def test_times_that_do_not_fit_are_named() -> None:
     values = torch.zeros(2, 3, 1)
     for shape in [(), (2,), (3, 3), (1, 3), (2, 3, 1)]:
-        message = r"^times has shape .*, expected \(3,\) or \(2, 3\)$"
+        message = r"^times has shape .*; expected \(3,\) or \(2, 3\)$"
         with pytest.raises(ValueError, match=message):
             with_time(values, torch.zeros(shape))
-    with pytest.raises(TypeError, match=r"^times has dtype torch.bool, expected real numbers$"):
+    with pytest.raises(TypeError, match=r"^times has dtype torch.bool; expected real numbers$"):
         with_time(values, torch.ones(3, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"^times is on meta, but values is on cpu"):
         with_time(values, torch.zeros(3, device="meta"))
-    with pytest.raises(ValueError, match=r"^times=-1.0, expected a positive number$"):
+    with pytest.raises(ValueError, match=r"^times=-1.0; expected a positive number$"):
         with_time(values, -1.0)
-    with pytest.raises(TypeError, match=r"^times=\[0, 1, 2\] is a list, expected a positive"):
+    with pytest.raises(TypeError, match=r"^times=\[0, 1, 2\] is a list; expected a positive"):
         with_time(values, [0, 1, 2])  # pyright: ignore[reportArgumentType]
 
 
 def test_values_that_do_not_fit_are_named() -> None:
-    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\), expected \(batch, length, "):
+    with pytest.raises(ValueError, match=r"^values has shape \(2, 3\); expected \(batch, length, "):
         with_time(torch.zeros(2, 3))
-    with pytest.raises(TypeError, match=r"^values has dtype torch.int64, expected a floating"):
+    with pytest.raises(TypeError, match=r"^values has dtype torch.int64; expected a floating"):
         with_time(torch.zeros(2, 3, 1, dtype=torch.int64))

@@ -37,9 +37,15 @@ def test_chunks_have_the_values_and_gradients_of_the_dense_loop(name: str, setti
         assert_near(scanned, looped, 1e-9)
 
 
-@pytest.mark.parametrize("chunk", [0, 2.0])
-def test_a_chunk_that_is_none_is_refused(chunk: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^chunk={chunk}; expected at least 1, or None$"):
+@pytest.mark.parametrize(
+    ("chunk", "error", "told"),
+    [
+        (0, ValueError, "^chunk=0; expected at least 1, or None$"),
+        (2.0, TypeError, r"^chunk=2\.0 is a float; expected a whole number, or None$"),
+    ],
+)
+def test_a_chunk_that_is_none_is_refused(chunk: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
         Associative(chunk)
 
 

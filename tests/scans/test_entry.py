@@ -78,17 +78,17 @@ REFUSALS = {
     "a list for increments": Refusal(
         lambda: {"increments": [[[1.0]]]},
         TypeError,
-        r"^increments is a list, expected a torch.Tensor$",
+        r"^increments is a list; expected a torch.Tensor$",
     ),
     "increments of one sequence": Refusal(
         lambda: {"increments": randn(LENGTH, CHANNELS)},
         ValueError,
-        r"^increments has shape \(6, 3\), expected \(batch, length, channels\)$",
+        r"^increments has shape \(6, 3\); expected \(batch, length, channels\)$",
     ),
     "integer increments": Refusal(
         lambda: {"increments": torch.ones(BATCH, LENGTH, CHANNELS, dtype=torch.int64)},
         TypeError,
-        r"^increments has dtype torch.int64, expected a floating dtype",
+        r"^increments has dtype torch.int64; expected a floating dtype",
     ),
     "an empty sequence": Refusal(
         lambda: {"increments": randn(BATCH, 0, CHANNELS)},
@@ -105,12 +105,12 @@ REFUSALS = {
     "other channels": Refusal(
         lambda: {"increments": randn(BATCH, LENGTH, 2)},
         ValueError,
-        r"^parameters\['blocks'\] has shape \(3, 2, 4, 4\), expected \(2, 2, 4, 4\) for Block",
+        r"^parameters\['blocks'\] has shape \(3, 2, 4, 4\); expected \(2, 2, 4, 4\) for Block",
     ),
     "a table of other channels": Refusal(
         lambda: {"increments": Tabulated(randn(4, 5), torch.zeros(BATCH, 1, dtype=torch.int64))},
         ValueError,
-        r"has shape \(3, 2, 4, 4\), expected \(5, 2, 4, 4\) for .* and 5 channels$",
+        r"has shape \(3, 2, 4, 4\); expected \(5, 2, 4, 4\) for .* and 5 channels$",
     ),
     "increments in double precision": Refusal(
         lambda: {"increments": randn(BATCH, LENGTH, CHANNELS).double()},
@@ -135,7 +135,7 @@ REFUSALS = {
     "parameters of another structure": Refusal(
         lambda: {"parameters": Dense(DIM).init(CHANNELS)},
         ValueError,
-        r"^parameters\['blocks'\] has shape \(3, 1, 8, 8\), expected \(3, 2, 4, 4\) for Block",
+        r"^parameters\['blocks'\] has shape \(3, 1, 8, 8\); expected \(3, 2, 4, 4\) for Block",
     ),
     "no parameters": Refusal(
         lambda: {"parameters": {}},
@@ -160,27 +160,27 @@ REFUSALS = {
     "no state": Refusal(
         lambda: {"initial_state": None},
         TypeError,
-        r"^initial_state is a NoneType, expected a torch.Tensor$",
+        r"^initial_state is a NoneType; expected a torch.Tensor$",
     ),
     "the state of another batch": Refusal(
         lambda: {"initial_state": randn(1, DIM)},
         ValueError,
-        r"^initial_state has shape \(1, 8\), expected \(2, 8\)$",
+        r"^initial_state has shape \(1, 8\); expected \(2, 8\)$",
     ),
     "a matrix state of another size": Refusal(
         lambda: {"initial_state": randn(BATCH, 7, 2)},
         ValueError,
-        r"^initial_state has shape \(2, 7, 2\), expected \(2, 8, columns\)$",
+        r"^initial_state has shape \(2, 7, 2\); expected \(2, 8, columns\)$",
     ),
     "inputs of another size": Refusal(
         lambda: {"inputs": randn(BATCH, LENGTH, 7)},
         ValueError,
-        r"^inputs has shape \(2, 6, 7\), expected \(2, 6, 8\)$",
+        r"^inputs has shape \(2, 6, 7\); expected \(2, 6, 8\)$",
     ),
     "vector inputs of a matrix state": Refusal(
         lambda: {"inputs": randn(BATCH, LENGTH, DIM), "initial_state": randn(BATCH, DIM, 2)},
         ValueError,
-        r"^inputs has shape \(2, 6, 8\), expected \(2, 6, 8, 2\)$",
+        r"^inputs has shape \(2, 6, 8\); expected \(2, 6, 8, 2\)$",
     ),
     "outer products for a vector state": Refusal(
         lambda: {"inputs": Outer(randn(BATCH, LENGTH, DIM), randn(BATCH, LENGTH, 2))},
@@ -194,7 +194,7 @@ REFUSALS = {
             "initial_state": randn(BATCH, DIM, 2),
         },
         ValueError,
-        r"^inputs.right has shape \(2, 6, 3\), expected \(2, 6, 2\)$",
+        r"^inputs.right has shape \(2, 6, 3\); expected \(2, 6, 2\)$",
     ),
     "outer products of another size": Refusal(
         lambda: {
@@ -202,7 +202,7 @@ REFUSALS = {
             "initial_state": randn(BATCH, DIM, 2),
         },
         ValueError,
-        r"^inputs.left has shape \(2, 6, 7\), expected \(2, 6, 8\)$",
+        r"^inputs.left has shape \(2, 6, 7\); expected \(2, 6, 8\)$",
     ),
     "lengths past the end": Refusal(
         lambda: {"lengths": [LENGTH + 1, 1]},
@@ -212,12 +212,12 @@ REFUSALS = {
     "lengths of another batch": Refusal(
         lambda: {"lengths": [LENGTH]},
         ValueError,
-        r"^lengths has shape \(1,\), expected \(2,\)$",
+        r"^lengths has shape \(1,\); expected \(2,\)$",
     ),
     "fractional lengths": Refusal(
         lambda: {"lengths": [1.5, 2.0]},
         TypeError,
-        r"^lengths has dtype torch.float32, expected integers$",
+        r"^lengths has dtype torch.float32; expected integers$",
     ),
     "projective states with inputs": Refusal(
         lambda: {
@@ -265,9 +265,9 @@ def test_propagate_refuses_what_does_not_fit() -> None:
     state = torch.ones(2, 4)
     with pytest.raises(ValueError, match=r"^transitions has length 0; an empty sequence"):
         propagate(DiagonalTransition(torch.ones(2, 0, 4)), state)
-    with pytest.raises(ValueError, match=r"^initial_state has shape \(2, 5\), expected \(2, 4\)$"):
+    with pytest.raises(ValueError, match=r"^initial_state has shape \(2, 5\); expected \(2, 4\)$"):
         propagate(halves, torch.ones(2, 5))
-    with pytest.raises(ValueError, match=r"^readout has shape \(2, 3\), expected \(2, 3, 4\)$"):
+    with pytest.raises(ValueError, match=r"^readout has shape \(2, 3\); expected \(2, 3, 4\)$"):
         propagate(halves, state, readout=torch.ones(2, 3))
     with pytest.raises(ValueError, match=r"^readout with a Projective initial_state"):
         propagate(halves, Projective.of(state), readout=torch.ones(2, 3, 4))

@@ -36,15 +36,15 @@ def test_without_a_name_the_studies_are_listed() -> None:
     [
         (["languges"], "did you mean 'languages'?"),
         (["languages", "--models", "projective"], "unknown model 'projective'"),
-        (["languages", "--seeds", "0,one"], "--seeds 0,one, expected integers as in 0,1,2"),
+        (["languages", "--seeds", "0,one"], "--seeds 0,one; expected integers as in 0,1,2"),
         (["a5-layers", "--lengths", "5:3"], "5:3"),
         (["languages", "--steps", "0"], "--steps"),
         (["languages", "--quick", "--record", "."], "a quick look is no result to record"),
         (["paper", "--models", "bd-slice"], "paper: --models bd-slice, but it takes all of every"),
-        (["languages", "--budget", "8 hours"], "budget='8 hours', expected hours, minutes"),
+        (["languages", "--budget", "8 hours"], "budget='8 hours'; expected hours, minutes"),
         (["languages", "--engine", "slrum"], "unknown engine 'slrum', did you mean 'slurm'?"),
         (["languages", "--address", "10.0.0.1:1"], "but engine local has none"),
-        (["languages", "--engine", "ray", "--option", "gpus"], "--option gpus, expected NAME="),
+        (["languages", "--engine", "ray", "--option", "gpus"], "--option gpus; expected NAME="),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(
@@ -114,7 +114,7 @@ def test_a_quick_look_has_a_folder_of_its_own_and_says_what_it_is(
         assert "100,000" in result.stdout, "the paper's steps, beside ours"
     failed = invoke(*arguments, "--out", "studies/a5-layers-quick")
     assert failed.exit_code == 2
-    assert "holds a quick look at a5-layers, expected the study a5-layers" in failed.stderr
+    assert "holds a quick look at a5-layers; expected the study a5-layers" in failed.stderr
 
 
 def test_results_that_are_there_survive_a_study_that_fails(tmp_path: Path) -> None:

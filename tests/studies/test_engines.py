@@ -186,7 +186,7 @@ def test_a_cluster_that_is_not_there_is_named_within_a_time_limit(
             engine = engines.make(name, address=address)
             with pytest.raises(Unreachable, match=f"at address {address}: "):
                 conduct(STUDY, CHOICE, folder, engine=engine)
-    with pytest.raises(ValueError, match="address='here', expected host:port or"):
+    with pytest.raises(ValueError, match="address='here'; expected host:port or"):
         conduct(STUDY, CHOICE, folder, engine=engines.make(name, address="here"))
     assert not folder.exists()
 
@@ -253,12 +253,12 @@ def test_a_missing_library_names_the_extra(
         ("local", {"address": "10.0.0.1:1"}, "address='10.0.0.1:1', but engine local has none"),
         ("local", {"options": {"gpus": 1}}, "option 'gpus', but engine local has none"),
         ("slurm", {"options": {"partitoin": "a"}}, "did you mean 'partition'?"),
-        ("slurm", {"options": {"cpus": 0}}, "cpus=0, expected a number of at least 1"),
-        ("slurm", {"options": {"cluster": "pbs"}}, "cluster='pbs', expected one of slurm, local"),
-        ("ray", {"options": {"gpus": "one"}}, "gpus='one', expected a number of at least 0"),
+        ("slurm", {"options": {"cpus": 0}}, "cpus=0; expected a number of at least 1"),
+        ("slurm", {"options": {"cluster": "pbs"}}, "cluster='pbs'; expected one of slurm, local"),
+        ("ray", {"options": {"gpus": "one"}}, "gpus='one'; expected a number of at least 0"),
         ("dask", {}, "engine dask needs an address"),
-        ("dask", {"address": "a:1", "options": {"GPU": "x"}}, "GPU='x', expected a number"),
-        ("ray", {"at_once": 0}, "at_once=0, expected a number of at least 1"),
+        ("dask", {"address": "a:1", "options": {"GPU": "x"}}, "GPU='x'; expected a number"),
+        ("ray", {"at_once": 0}, "at_once=0; expected a number of at least 1"),
     ],
 )
 def test_bad_arguments_of_an_engine_are_named(

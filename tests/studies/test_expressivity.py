@@ -182,5 +182,5 @@ def test_tables_and_picture_are_made_of_what_is_there(tmp_path: Path) -> None:
     assert ranks.rows[0][:4] == ("diagonal", "15", "15", "2")
     assert groups.rows == (("diagonal", "at no dim"), ("block-4", "4"))
     pytest.importorskip("matplotlib")
-    study.draw(Choice(), outcomes, tmp_path / "picture.png")
+    study.plot(Choice(), outcomes, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

@@ -155,11 +155,11 @@ def test_other_settings_in_the_same_folder_are_refused(copy: Path) -> None:
 def test_a_quick_look_and_a_study_and_two_studies_have_folders_of_their_own(copy: Path) -> None:
     before = contents(copy)
     for other, choice in ((STUDY, replace(CHOICE, quick=False)), (make("languages"), CHOICE)):
-        with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths, expected"):
+        with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths; expected"):
             conduct(other, choice, copy)
     assert contents(copy) == before
     (copy / "study.json").unlink()  # a study of before there was that file
-    with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths, expected"):
+    with pytest.raises(ValueError, match=f"{copy} holds a quick look at a5-lengths; expected"):
         conduct(STUDY, replace(CHOICE, quick=False), copy)
 
 
@@ -417,5 +417,5 @@ def test_runs_that_pass_the_budget_are_stopped_and_left_for_another_time(
 
 @pytest.mark.parametrize("budget", ["", "8", "h", "-1h", "8 h", "1s2m"])
 def test_a_budget_that_is_no_time_is_refused(budget: str) -> None:
-    with pytest.raises(ValueError, match=f"budget='{budget}', expected hours, minutes or seconds"):
+    with pytest.raises(ValueError, match=f"budget='{budget}'; expected hours, minutes or seconds"):
         seconds_of(budget)

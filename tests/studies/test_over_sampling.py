@@ -38,7 +38,7 @@ def test_a_table_for_accuracy_and_one_for_time(tmp_path: Path) -> None:
     assert accuracy.rows[1][1] == LOG and len(accuracy.rows) == 4
     assert time.rows[0][3:] == ("10.0", "10.0")
     pytest.importorskip("matplotlib")
-    STUDY.draw(choice, outcomes(choice), tmp_path / "it.png")
+    STUDY.plot(choice, outcomes(choice), tmp_path / "it.png")
     assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
 
 

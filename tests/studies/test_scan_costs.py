@@ -64,7 +64,7 @@ def test_others_are_shown_as_multiples_of_ours(tmp_path: Path) -> None:
     assert ("batch 4", "de-lncde") in {row[:2] for row in paper.rows}
     assert study.tables(Choice(), [])
     pytest.importorskip("matplotlib")
-    study.draw(Choice(), [outcome], tmp_path / "picture.png")
+    study.plot(Choice(), [outcome], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -38,5 +38,5 @@ def test_a_row_and_a_bar_for_each_case_and_a_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has sizes, but those of this study are its own"):
         STUDY.wanted(Choice(models=("bd-slice:dim=8",)), {})
     pytest.importorskip("matplotlib")
-    STUDY.draw(choice, outcomes, tmp_path / "it.png")
+    STUDY.plot(choice, outcomes, tmp_path / "it.png")
     assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")

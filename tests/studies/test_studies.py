@@ -71,7 +71,7 @@ def test_every_seed_and_the_mean_are_shown_and_drawn(study: Study, tmp_path: Pat
     assert seeds >= {"3", "4"}
     assert all(len(row) == len(shown.columns) for row in shown.rows)
     pytest.importorskip("matplotlib")
-    study.draw(choice, outcomes, tmp_path / "picture.png")
+    study.plot(choice, outcomes, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 

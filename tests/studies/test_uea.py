@@ -173,7 +173,7 @@ def test_ranks_are_shared_by_equals_and_drawn(tmp_path: Path) -> None:
     assert ranks.critical == pytest.approx(2.343 * (3 * 4 / 12) ** 0.5)
     pytest.importorskip("matplotlib")
     made, axes = figures.figure(1, 5, 3)
-    ranks.draw(axes[0])
+    ranks.plot(axes[0])
     figures.write(made, tmp_path / "ranks.png")
     assert mean_ranks({}) is None
 
@@ -185,7 +185,7 @@ def test_tables_can_be_made_before_anything_is_finished(choice: Choice) -> None:
 def test_a_picture_has_a_panel_for_each_part(choice: Choice, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     outcomes = [done(plan) for plan in study().wanted(choice, {})]
-    study().draw(choice, outcomes, tmp_path / "picture.png")
+    study().plot(choice, outcomes, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -193,7 +193,7 @@ def test_a_picture_names_what_was_run_and_nothing_else(choice: Choice) -> None:
     pytest.importorskip("matplotlib")
     outcomes = [done(x) for x in study().wanted(choice, {}) if x.model == OURS]
     _, (axis,) = figures.figure(1, 6, 4)
-    uea_robustness.draw(axis, [x for x in outcomes if x.plan.name.startswith("robustness/")])
+    uea_robustness.plot(axis, [x for x in outcomes if x.plan.name.startswith("robustness/")])
     names = axis.get_legend_handles_labels()[1]
     assert names == [NAMES[OURS]] and "Rocket" not in axis.get_title()
 
@@ -208,7 +208,7 @@ def test_circles_of_the_papers_figure_have_memory_as_area_and_time_as_place(choi
     pytest.importorskip("matplotlib")
     plans = study().wanted(replace(choice, parts=("paper",), models=("bd-slice", "ncde")), {})
     _, (axis,) = figures.figure(1, 6, 4)
-    uea_paper.draw_costs(axis, [done(plan, 0.25) for plan in plans])
+    uea_paper.plot_costs(axis, [done(plan, 0.25) for plan in plans])
     *papers, ours, field = axis.collections
     assert len(papers) == len(PAPERS_COSTS)
     assert ours.get_offsets().tolist() == field.get_offsets().tolist() == [[2000.0, 25.0]]

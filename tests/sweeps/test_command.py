@@ -47,5 +47,5 @@ def test_bad_usage_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     told = refuse("sweep", file, "--out", out, "--engine", "dask")
     assert "engine dask needs an address" in told
     told = refuse("sweep", file, "--out", out, "--engine", "slurm", "--option", "gpus")
-    assert "--option gpus, expected NAME=VALUE" in told
+    assert "--option gpus; expected NAME=VALUE" in told
     assert not out.exists()

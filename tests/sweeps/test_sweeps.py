@@ -259,33 +259,33 @@ def test_numbers_that_are_no_longer_finite_are_an_outcome_of_a_trial(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("task = 1", "task = 1, expected text"),
-        ("", "task = None, expected text"),
+        ("task = 1", "task = 1; expected text"),
+        ("", "task = None; expected text"),
         ('task = "partiy"', "did you mean 'parity'"),
         ('task = "own.py:make"', "is a place in code, which a sweep does not run"),
         ('task = "a5"', r"\[space\] is empty"),
         ('task = "a5"\nmodle = "x"', "unknown key 'modle', did you mean 'model'"),
         ('task = "a5"\nrate = 1', r"rate is a setting, so it belongs below \[training\]"),
         ('task = "a5"\nsearch = "tpe"', "search = 'tpe' needs a number of trials"),
-        ('task = "a5"\ntrials = 3', "search = 'grid' tries all, expected no trials"),
+        ('task = "a5"\ntrials = 3', "search = 'grid' tries all; expected no trials"),
         ('task = "a5"\nsearch = "rand"', "did you mean 'random'"),
-        ('task = "a5"\nseeds = []', r"seeds = \[\], expected a list"),
-        ('task = "a5"\nseeds = [1, 1]', r"seeds = \[1, 1\], expected none twice"),
-        ('task = "a5"\n[space]\nsizes = {dim=[1,2]}\nmodel = 3', "model = 3, expected a list"),
+        ('task = "a5"\nseeds = []', r"seeds = \[\]; expected a list"),
+        ('task = "a5"\nseeds = [1, 1]', r"seeds = \[1, 1\]; expected none twice"),
+        ('task = "a5"\n[space]\nsizes = {dim=[1,2]}\nmodel = 3', "model = 3; expected a list"),
         ('task = "a5"\n[training]\nstep = 1', "unknown setting 'step', did you mean 'steps'"),
-        ('task = "a5"\n[training]\nsteps = 0', "steps=0, expected an integer of at least 1"),
+        ('task = "a5"\n[training]\nsteps = 0', "steps=0; expected at least 1"),
         ('task = "a5"\n[training]\nseed = 0', "seed is what `seeds` says"),
         ('task = "a5"\n[space]\nrate = [1, 2]', r"belongs below \[space.training\]"),
         ('task = "a5"\n[space]\nmodel = ["x", "y"]', "unknown model 'x'"),
         ('task = "a5"\n[space]\nrecipe = ["fast", "slow"]', "unknown recipe 'slow'"),
-        ('task = "a5"\n[space]\nlayers = 2', "layers = 2, expected a list of values or a table"),
+        ('task = "a5"\n[space]\nlayers = 2', "layers = 2; expected a list of values or a table"),
         ('task = "a5"\n[space]\nlayers = [2]', "expected two or more different values"),
         ('task = "a5"\n[space]\nlayers = [2, 2]', "expected two or more different values"),
         ('task = "a5"\n[space.sizes]\ndmi = [1, 2]', "did you mean 'dim'"),
         ('task = "a5"\n[space.training]\nrate = [0, 1]', "expected a number in"),
         ('task = "a5"\n[space.training]\nrate = {low=2,high=1}', "expected low < high"),
-        ('task = "a5"\n[space.training]\nrate = {low=1}', "high = None, expected a number"),
-        ('task = "a5"\n[space.training]\nrate = {low=1,hihg=2}', "has 'hihg', expected low, high"),
+        ('task = "a5"\n[space.training]\nrate = {low=1}', "high = None; expected a number"),
+        ('task = "a5"\n[space.training]\nrate = {low=1,hihg=2}', "has 'hihg'; expected low, high"),
         (
             'task = "a5"\n[space.training]\ndecay = {low=0,high=1,log=true}',
             "expected more than 0 with log",
@@ -317,7 +317,7 @@ def test_a_grid_needs_counts_and_has_an_end(tmp_path: Path) -> None:
         conduct_sweep(made(space=rates), tmp_path / "sweep")
     sizes = {"layers": {"low": 1, "high": 200, "count": 200}}
     large = sizes | {"training": {"steps": {"low": 1, "high": 200, "count": 200}}}
-    with pytest.raises(ValueError, match="the grid has 40,000 points, expected at most 10,000"):
+    with pytest.raises(ValueError, match="the grid has 40,000 points; expected at most 10,000"):
         conduct_sweep(made(space=large, training={}), tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 

@@ -28,18 +28,18 @@ def test_parts_of_a_batch_make_up_the_whole() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "error", "message"),
     [
-        ("inputs", torch.zeros(7).long(), ValueError, r"inputs has shape \(7,\), expected \(batch"),
+        ("inputs", torch.zeros(7).long(), ValueError, r"inputs has shape \(7,\); expected \(batch"),
         (
             "inputs",
             torch.zeros(7, 9),
             TypeError,
-            "inputs has dtype torch.float32, expected",
+            "inputs has dtype torch.float32; expected",
         ),
-        ("targets", torch.zeros(7, 8).long(), ValueError, r"targets has shape \(7, 8\), expected"),
-        ("targets", torch.zeros(7, 9).int(), TypeError, "targets has dtype torch.int32, expected"),
+        ("targets", torch.zeros(7, 8).long(), ValueError, r"targets has shape \(7, 8\); expected"),
+        ("targets", torch.zeros(7, 9).int(), TypeError, "targets has dtype torch.int32; expected"),
         ("supervised", torch.ones(7, 9).long(), TypeError, "supervised has dtype torch.int64"),
-        ("lengths", torch.ones(6).long(), ValueError, r"lengths has shape \(6,\), expected \(7,\)"),
-        ("lengths", [9] * 7, TypeError, "lengths is a list, expected a torch.Tensor"),
+        ("lengths", torch.ones(6).long(), ValueError, r"lengths has shape \(6,\); expected \(7,\)"),
+        ("lengths", [9] * 7, TypeError, "lengths is a list; expected a torch.Tensor"),
     ],
 )
 def test_tensors_that_make_no_batch_are_named(
@@ -79,7 +79,7 @@ def test_accuracy_of_nothing_is_not_a_number() -> None:
 
 
 def test_logits_of_another_shape_are_named() -> None:
-    with pytest.raises(ValueError, match=r"^logits has shape \(7, 8, 3\), expected \(7, 9, out"):
+    with pytest.raises(ValueError, match=r"^logits has shape \(7, 8, 3\); expected \(7, 9, out"):
         accuracy(torch.zeros(7, 8, 3), a_batch())
 
 

@@ -148,9 +148,9 @@ def test_a_test_may_have_any_length_but_training_has_one() -> None:
     assert task.train_lengths == task.validation_lengths == task.test_lengths == (6, 6)
     batch = task.sample(3, (10, 50), seeded(0), "test")
     assert batch.inputs.shape == (3, 50)
-    with pytest.raises(ValueError, match=r"^lengths=\(3, 6\), expected \(6, 6\) .* validation: "):
+    with pytest.raises(ValueError, match=r"^lengths=\(3, 6\); expected \(6, 6\) .* validation: "):
         task.sample(3, (3, 6), seeded(0), "validation")
-    with pytest.raises(ValueError, match=r"^lengths=\(3, 7\), expected at most \(6, 6\) .*train: "):
+    with pytest.raises(ValueError, match=r"^lengths=\(3, 7\); expected at most \(6, 6\) .*train: "):
         task.sample(3, (3, 7), seeded(0), "train")
 
 
@@ -168,9 +168,9 @@ def test_training_at_shorter_lengths_gives_prefixes_of_its_words() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 0}, "length=0, expected an integer of at least 1"),
-        ({"sequences": 1}, "sequences=1, expected an integer of at least 2"),
-        ({"letters": [3]}, r"letters=\[3\] make one word of length 20, expected two or more"),
+        ({"length": 0}, "length=0; expected at least 1"),
+        ({"sequences": 1}, "sequences=1; expected at least 2"),
+        ({"letters": [3]}, r"letters=\[3\] make one word of length 20; expected two or more"),
     ],
 )
 def test_settings_without_a_split_are_named(options: dict[str, Any], message: str) -> None:
@@ -180,8 +180,8 @@ def test_settings_without_a_split_are_named(options: dict[str, Any], message: st
 
 def test_other_bad_values_are_named() -> None:
     task = FixedLengthWords("a5", 6, sequences=100)
-    with pytest.raises(ValueError, match=r"^batch=0, expected an integer of at least 1$"):
+    with pytest.raises(ValueError, match=r"^batch=0; expected at least 1$"):
         task.sample(0, (6, 6), seeded(0))
     for call in (lambda: task.words("dev"), lambda: task.sample(1, (6, 6), seeded(0), "dev")):
-        with pytest.raises(ValueError, match=r"^split='dev', expected one of train, validation"):
+        with pytest.raises(ValueError, match=r"^split='dev'; expected one of train, validation"):
             call()

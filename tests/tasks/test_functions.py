@@ -85,31 +85,31 @@ ALL = torch.ones(2, 3, dtype=torch.bool)
 @pytest.mark.parametrize(
     ("returned", "error", "message"),
     [
-        (None, TypeError, "it is a NoneType, expected a Batch, (inputs, targets)"),
-        (TOKENS, TypeError, "it is a Tensor, expected a Batch"),
-        ((TOKENS,), TypeError, "it is a tuple of 1, expected a Batch"),
-        ((TOKENS,) * 5, TypeError, "it is a tuple of 5, expected a Batch"),
-        (([[1, 2]], TOKENS), TypeError, "inputs is a list, expected a torch.Tensor"),
-        ((TOKENS[:1], TOKENS[:1]), ValueError, "inputs has shape (1, 3), expected (2, length)"),
-        ((TOKENS, TOKENS[:, :2]), ValueError, "targets has shape (2, 2), expected (2, 3)"),
-        ((TOKENS[:, :0], TOKENS[:, :0]), ValueError, "inputs has shape (2, 0), expected at least"),
-        ((TOKENS.float(), TOKENS), TypeError, "inputs has dtype torch.float32, expected integers"),
-        ((TOKENS, TOKENS.bool()), TypeError, "targets has dtype torch.bool, expected integers"),
+        (None, TypeError, "it is a NoneType; expected a Batch, (inputs, targets)"),
+        (TOKENS, TypeError, "it is a Tensor; expected a Batch"),
+        ((TOKENS,), TypeError, "it is a tuple of 1; expected a Batch"),
+        ((TOKENS,) * 5, TypeError, "it is a tuple of 5; expected a Batch"),
+        (([[1, 2]], TOKENS), TypeError, "inputs is a list; expected a torch.Tensor"),
+        ((TOKENS[:1], TOKENS[:1]), ValueError, "inputs has shape (1, 3); expected (2, length)"),
+        ((TOKENS, TOKENS[:, :2]), ValueError, "targets has shape (2, 2); expected (2, 3)"),
+        ((TOKENS[:, :0], TOKENS[:, :0]), ValueError, "inputs has shape (2, 0); expected at least"),
+        ((TOKENS.float(), TOKENS), TypeError, "inputs has dtype torch.float32; expected integers"),
+        ((TOKENS, TOKENS.bool()), TypeError, "targets has dtype torch.bool; expected integers"),
         (
             (TOKENS + 1, TOKENS),
             ValueError,
             "inputs holds 4 at sequence 0, position 2; expected 0..3",
         ),
         ((TOKENS, TOKENS - 1), ValueError, "targets holds -1 at sequence 1, position 2; expected"),
-        ((TOKENS, TOKENS, TOKENS), TypeError, "supervised has dtype torch.int64, expected torch.b"),
-        ((TOKENS, TOKENS, ALL[:1]), ValueError, "supervised has shape (1, 3), expected (2, 3)"),
-        ((TOKENS, TOKENS, ~ALL), ValueError, "supervised holds no position, expected at least one"),
+        ((TOKENS, TOKENS, TOKENS), TypeError, "supervised has dtype torch.int64; expected torch.b"),
+        ((TOKENS, TOKENS, ALL[:1]), ValueError, "supervised has shape (1, 3); expected (2, 3)"),
+        ((TOKENS, TOKENS, ~ALL), ValueError, "supervised holds no position; expected at least one"),
         ((TOKENS, TOKENS, ALL, [3, 4]), ValueError, "lengths holds 4 at batch 1; expected 0..3"),
-        ((TOKENS, TOKENS, ALL, [3]), ValueError, "lengths has shape (1,), expected (2,)"),
+        ((TOKENS, TOKENS, ALL, [3]), ValueError, "lengths has shape (1,); expected (2,)"),
         (
             (TOKENS, TOKENS, ALL, [3, 2]),
             ValueError,
-            "supervised holds position 2 of sequence 1, expected none past its length 2",
+            "supervised holds position 2 of sequence 1; expected none past its length 2",
         ),
     ],
 )
@@ -130,11 +130,11 @@ def test_errors_of_the_function_itself_come_through() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda f: from_function(f, vocabulary=0, outputs=2), "vocabulary=0, expected an integer"),
-        (lambda f: from_function(f, vocabulary=2, outputs=-1), "outputs=-1, expected an integer"),
+        (lambda f: from_function(f, vocabulary=0, outputs=2), "vocabulary=0; expected at least 1"),
+        (lambda f: from_function(f, vocabulary=2, outputs=-1), "outputs=-1; expected at least 1"),
         (
             lambda f: from_function(f, vocabulary=2, outputs=2, train_lengths=(4, 2)),
-            r"train_lengths=\(4, 2\), expected",
+            r"train_lengths=\(4, 2\); expected",
         ),
     ],
 )
@@ -145,5 +145,5 @@ def test_bad_settings_are_named(make: Callable[[Any], Task], message: str) -> No
 
 def test_what_is_no_function_is_named() -> None:
     wrong: Any = "mine"
-    with pytest.raises(TypeError, match=r"^function='mine' is a str, expected a function$"):
+    with pytest.raises(TypeError, match=r"^function='mine' is a str; expected a function$"):
         from_function(wrong, vocabulary=2, outputs=2)

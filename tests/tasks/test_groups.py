@@ -152,8 +152,8 @@ LOOP = [[0, 1, 2, 3, 4], [1, 0, 3, 4, 2], [2, 4, 0, 1, 3], [3, 2, 4, 0, 1], [4, 
     ("table", "message"),
     [
         ([[0, 1], [1, 2]], "table holds 2 at row 1, column 1; expected 0..1 for 2 elements"),
-        ([[0, 1]], r"table has shape \(1, 2\), expected \(order, order\)"),
-        ([0, 1], r"table has shape \(2,\), expected \(order, order\)"),
+        ([[0, 1]], r"table has shape \(1, 2\); expected \(order, order\)"),
+        ([0, 1], r"table has shape \(2,\); expected \(order, order\)"),
         ([[1, 0], [0, 1]], "table: expected element 0 to be the identity, but it is element 1"),
         ([[0, 0], [0, 0]], "table: expected element 0 to be the identity, but there is none"),
         (MONOID, "table: element 1 has no inverse, so this is no group"),
@@ -166,7 +166,7 @@ def test_a_table_that_is_no_group_says_which_axiom_fails(table: list[Any], messa
 
 
 def test_a_table_of_fractions_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^table has dtype torch.float32, expected integers$"):
+    with pytest.raises(TypeError, match=r"^table has dtype torch.float32; expected integers$"):
         Group(torch.zeros(1, 1))
 
 
@@ -187,8 +187,8 @@ def test_generators_that_do_not_generate_are_named() -> None:
 @pytest.mark.parametrize(
     ("generators", "message"),
     [
-        ([], "generators=.*, expected at least one permutation"),
-        ([()], "generators=.*, expected at least one permutation"),
+        ([], "generators=.*; expected at least one permutation"),
+        ([()], "generators=.*; expected at least one permutation"),
         ([(0, 0, 1)], r"generator \(0, 0, 1\) is no permutation of 0..2"),
         ([(1, 0), (0, 1, 2)], r"generator \(0, 1, 2\) is no permutation of 0..1"),
         ([(1, 0, *range(2, 8)), (*range(1, 8), 0)], "generators of group give more than 5040 elem"),

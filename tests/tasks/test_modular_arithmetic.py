@@ -74,7 +74,7 @@ def test_odd_lengths_are_raised_to_even_ones(
 
 def test_the_shortest_word_is_a_digit_and_the_sign() -> None:
     assert ModularArithmetic().oracle([8, 4]) == [None, 8]
-    with pytest.raises(ValueError, match=r"^lengths=\(1, 4\), expected .* with 2 <= low <= high$"):
+    with pytest.raises(ValueError, match=r"^lengths=\(1, 4\); expected .* with 2 <= low <= high$"):
         ModularArithmetic().sample(2, (1, 4), seeded(0))
 
 
@@ -87,5 +87,5 @@ def test_words_that_are_no_expressions_are_named(tokens: list[int]) -> None:
 
 
 def test_a_modulus_of_one_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^modulus=1, expected an integer of at least 2$"):
+    with pytest.raises(ValueError, match=r"^modulus=1; expected at least 2$"):
         ModularArithmetic(modulus=1)

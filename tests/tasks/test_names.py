@@ -117,7 +117,7 @@ def test_an_unknown_name_lists_the_tasks_and_suggests_the_closest(name: str, mes
     [
         ("parity", {"modulus": 5}, "parity: got an unexpected keyword argument 'modulus'; its opt"),
         ("a5", {"group": "s5"}, "a5 has no option group; its options are letters, train_lengths"),
-        ("parity", {"train_lengths": (5, 3)}, "train_lengths=(5, 3), expected (low, high)"),
+        ("parity", {"train_lengths": (5, 3)}, "train_lengths=(5, 3); expected (low, high)"),
     ],
 )
 def test_a_bad_option_is_named(name: str, options: dict[str, Any], message: str) -> None:
@@ -156,9 +156,9 @@ def test_a_task_from_a_module_in_the_working_directory(
         ("{file}x.py:ready", {}, ValueError, "no file {file}x.py to load a task from"),
         ("no_such_module:ready", {}, ValueError, "no module 'no_such_module' to load a task from"),
         ("slicekit.none:x", {}, ValueError, "no module 'slicekit.none' to load a task from"),
-        ("{file}:", {}, ValueError, "task '{file}:', expected module:name or path/to/file.py:name"),
-        (":ready", {}, ValueError, "task ':ready', expected module:name or path/to/file.py:name"),
-        ("./own:x", {}, ValueError, "task './own:x', expected module:name or path/to/file.py:name"),
+        ("{file}:", {}, ValueError, "task '{file}:'; expected module:name or path/to/file.py:name"),
+        (":ready", {}, ValueError, "task ':ready'; expected module:name or path/to/file.py:name"),
+        ("./own:x", {}, ValueError, "task './own:x'; expected module:name or path/to/file.py:name"),
         (
             "{file}:ready",
             {"extra": 1},
@@ -191,9 +191,9 @@ def test_a_task_from_a_module_in_the_working_directory(
         ("{file}:system", {"command": "true"}, TypeError, "{file}:system is {os}:system, imported"),
         ("{file}:Parity", {}, TypeError, "{file}:Parity is slicekit.tasks.languages:Parity, impor"),
         ("{file}:shout", {}, TypeError, "{file}:shout is functools:shout, imported there"),
-        ("{file}:nothing", {}, TypeError, "{file}:nothing returned a Setting, expected a Task"),
-        ("{file}:number", {}, TypeError, "{file}:number is a int, expected a Task, a class"),
-        ("{file}:Setting", {}, TypeError, "{file}:Setting is a type, expected a Task, a class"),
+        ("{file}:nothing", {}, TypeError, "{file}:nothing returned a Setting; expected a Task"),
+        ("{file}:number", {}, TypeError, "{file}:number is a int; expected a Task, a class"),
+        ("{file}:Setting", {}, TypeError, "{file}:Setting is a type; expected a Task, a class"),
     ],
 )
 def test_what_is_missing_is_named(

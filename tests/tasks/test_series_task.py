@@ -72,7 +72,7 @@ def test_splits_are_taken_whole_and_apart() -> None:
     for split, start, cases in (("train", 1, 12), ("validation", 101, 5), ("test", 201, 6)):
         whole = made.whole(split)
         assert whole.inputs[:, 0, 0].tolist() == list(range(start, start + cases))
-    with pytest.raises(ValueError, match=r"^split='dev', expected one of"):
+    with pytest.raises(ValueError, match=r"^split='dev'; expected one of"):
         made.whole("dev")
 
 
@@ -141,11 +141,11 @@ def test_sets_that_do_not_fit_together_are_named() -> None:
 def test_a_batch_of_series_is_checked() -> None:
     batch = task().whole("test")
     assert batch.is_series and batch.part(slice(1, 3)).inputs.shape == (2, 7, 2)
-    with pytest.raises(TypeError, match=r"^inputs has dtype torch.float64, expected torch.float32"):
+    with pytest.raises(TypeError, match=r"^inputs has dtype torch.float64; expected torch.float32"):
         replace(batch, inputs=batch.inputs.double())
-    with pytest.raises(ValueError, match=r"^targets has shape \(6, 7\), expected \(6, 1\)"):
+    with pytest.raises(ValueError, match=r"^targets has shape \(6, 7\); expected \(6, 1\)"):
         replace(batch, targets=torch.zeros(6, 7).long())
-    with pytest.raises(ValueError, match=r"^answers has shape \(5,\), expected \(6,\)"):
+    with pytest.raises(ValueError, match=r"^answers has shape \(5,\); expected \(6,\)"):
         Batch.series(batch.inputs, torch.zeros(5).long(), batch.lengths)
 
 
@@ -155,5 +155,5 @@ def test_pooled_logits_have_an_accuracy() -> None:
     assert accuracy(logits, batch) == 1
     logits[0] = torch.tensor([0.0, 1.0, 2.0])
     assert accuracy(logits, batch).item() == pytest.approx(5 / 6)
-    with pytest.raises(ValueError, match=r"^logits has shape \(6, 7, 3\), expected \(6, outputs\)"):
+    with pytest.raises(ValueError, match=r"^logits has shape \(6, 7, 3\); expected \(6, outputs\)"):
         accuracy(torch.zeros(6, 7, 3), batch)

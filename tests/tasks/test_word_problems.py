@@ -71,14 +71,14 @@ def test_the_oracle_needs_no_permutations() -> None:
 
 @pytest.mark.parametrize("token", [60, -1])
 def test_a_token_that_is_no_element_is_named(token: int) -> None:
-    with pytest.raises(ValueError, match=rf"^tokens holds {token}, expected 0..59$"):
+    with pytest.raises(ValueError, match=rf"^tokens holds {token}; expected 0..59$"):
         WordProblem("a5").oracle([0, token])
 
 
 @pytest.mark.parametrize("letters", [[], [60], [-1, 3]])
 def test_letters_that_are_no_elements_are_named(letters: Sequence[int]) -> None:
     with pytest.raises(
-        ValueError, match=r"^letters=\[.*\], expected at least one element of .* a5"
+        ValueError, match=r"^letters=\[.*\]; expected at least one element of .* a5"
     ):
         WordProblem("a5", letters=letters)
 
@@ -87,8 +87,8 @@ def test_letters_that_are_no_elements_are_named(letters: Sequence[int]) -> None:
     ("options", "message"),
     [
         ({"group": "A5"}, "unknown group 'A5', did you mean 'a5'?"),
-        ({"train_lengths": (0, 3)}, "train_lengths=(0, 3), expected (low, high) with 1 <= low"),
-        ({"test_lengths": (9, 8)}, "test_lengths=(9, 8), expected (low, high) with 1 <= low"),
+        ({"train_lengths": (0, 3)}, "train_lengths=(0, 3); expected (low, high) with 1 <= low"),
+        ({"test_lengths": (9, 8)}, "test_lengths=(9, 8); expected (low, high) with 1 <= low"),
     ],
 )
 def test_bad_settings_are_named(options: dict[str, Any], message: str) -> None:

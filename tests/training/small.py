@@ -49,7 +49,7 @@ class Parity(Task):
         split: str = "train",
     ) -> Batch:
         if split == "validation" and lengths[1] > 40:
-            raise ValueError(f"lengths={lengths}, expected at most 40")
+            raise ValueError(f"lengths={lengths}; expected at most 40")
         drawn = draw_lengths(batch, lengths, generator)
         tokens = torch.randint(1, 3, (batch, lengths[1]), generator=generator)
         return Batch.every_position(tokens, 1 + (tokens == 2).cumsum(1) % 2, drawn)

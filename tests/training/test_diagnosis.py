@@ -321,7 +321,7 @@ def test_lengths_double_by_default_as_far_as_the_task_is_tested() -> None:
     ("options", "message"),
     [
         ({"lengths": []}, "lengths is empty"),
-        ({"lengths": [0]}, "lengths=0, expected an integer of at least 1"),
+        ({"lengths": [0]}, "lengths=0; expected at least 1"),
         ({"lengths": [8], "sequences": 0}, "sequences=0"),
         ({"lengths": [8], "part": 0}, "part=0"),
     ],

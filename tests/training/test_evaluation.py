@@ -106,7 +106,7 @@ def test_a_function_can_be_evaluated() -> None:
 @pytest.mark.parametrize(
     ("wrong", "kind", "message"),
     [
-        ({"lengths": [0]}, ValueError, "lengths=0, expected an integer of at least 1"),
+        ({"lengths": [0]}, ValueError, "lengths=0; expected at least 1"),
         ({"lengths": [2.5]}, TypeError, "lengths=2.5 is a float"),
         ({"lengths": [5], "sequences": 0}, ValueError, "sequences=0"),
         ({"lengths": [5], "part": 0}, ValueError, "part=0"),

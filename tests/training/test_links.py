@@ -42,7 +42,7 @@ def test_a_link_is_not_written_through(run: Path, tmp_path: Path, name: str) -> 
         other.mkdir()
     (run / name).symlink_to(other)
     before = everything(tmp_path)
-    with pytest.raises(ValueError, match=rf"run/{name} is a link to .*other, expected a part of"):
+    with pytest.raises(ValueError, match=rf"run/{name} is a link to .*other; expected a part of"):
         resume(run)
     assert everything(tmp_path) == before
 

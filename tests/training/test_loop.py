@@ -289,7 +289,7 @@ def test_a_function_needs_a_model_that_tells_its_sizes() -> None:
     with pytest.raises(TypeError, match="from_function"):
         train(Scripted([]), lambda *given: given)
     nothing: Any = 3
-    with pytest.raises(TypeError, match="task=3, expected a Task or a function"):
+    with pytest.raises(TypeError, match="task=3; expected a Task or a function"):
         train(small_model(), nothing)
 
 
@@ -334,7 +334,7 @@ class Misshapen(Scripted):
         (Scripted([]), Parity(), Settings(grow_from=50), "grow_from=50"),
         (Scripted([]), Parity(), Settings(validation_lengths=(50, 60)), "at most 40"),
         (Scripted([]), Labelless(), BRIEF, "without a supervised position"),
-        (Misshapen([]), Parity(), BRIEF, r"the model's output has shape \(8, 3\), expected"),
+        (Misshapen([]), Parity(), BRIEF, r"the model's output has shape \(8, 3\); expected"),
     ],
     ids=["penalty", "consistency", "growth", "validation", "labels", "logits"],
 )

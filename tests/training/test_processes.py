@@ -81,7 +81,7 @@ def test_shares_of_a_batch_are_disjoint_and_complete() -> None:
 
 def test_fewer_sequences_than_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "count", 8)
-    with pytest.raises(ValueError, match="batch=7, expected at least one sequence for each of 8"):
+    with pytest.raises(ValueError, match="batch=7; expected at least one sequence for each of 8"):
         train(double_model(), Uneven(), SETTINGS)
 
 

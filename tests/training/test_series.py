@@ -178,7 +178,7 @@ def test_what_does_not_fit_a_finite_set_is_named() -> None:
     everywhere = SequenceModel(
         channels=2, outputs=2, width=4, mixer=lambda n: SLiCE(n, BlockDiagonal(n, 2))
     )
-    with pytest.raises(ValueError, match=r"the model's output has shape \(8, 1\d, 2\), expected"):
+    with pytest.raises(ValueError, match=r"the model's output has shape \(8, 1\d, 2\); expected"):
         train(everywhere, task, SETTINGS)
 
 

@@ -54,7 +54,7 @@ def test_values_stand_before_tables_whatever_their_order() -> None:
     [
         ({"a": {"b": None}}, "None at a.b is a NoneType, which TOML can't hold"),
         ({"a": [1, {2}]}, r"\{2\} at a is a set"),
-        ({"a": {3: 4}}, "the key 3 at a is a int, expected text"),
+        ({"a": {3: 4}}, "the key 3 at a is a int; expected text"),
     ],
 )
 def test_what_toml_cannot_hold_is_named_with_its_place(table: Any, message: str) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 
 import slicekit
-from slicekit import native
+from slicekit import files, native
 from slicekit.bench.contenders import (
     CHUNKED,
     KEPT,
@@ -195,15 +194,6 @@ def curves_as_data(curves: Curves) -> dict[str, Any]:
 
 
 def write_json(path: Path, found: dict[str, Any]) -> None:
-    """Write a file that is whole at any moment: under another name first, then renamed."""
+    """Write a file that is whole at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=path.name, suffix=".part", delete=False
-    ) as file:
-        try:
-            file.write(json.dumps(found, indent=2) + "\n")
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    files.write(path, (json.dumps(found, indent=2) + "\n").encode())

@@ -130,7 +130,7 @@ class Baseline:
 
 def _whole(name: str, value: int | float) -> int:
     if not isinstance(value, int):
-        raise ValueError(f"{name}={value}, expected a whole number")
+        raise ValueError(f"{name}={value}; expected a whole number")
     return value
 
 

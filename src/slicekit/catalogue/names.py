@@ -109,7 +109,7 @@ def build(
     """
     chosen = _recipe(name, task, recipe)
     if layers is not None and layers > MOST_LAYERS:  # of a file from elsewhere, say
-        raise ValueError(f"model {name!r}: layers={layers}, expected at most {MOST_LAYERS}")
+        raise ValueError(f"model {name!r}: layers={layers}; expected at most {MOST_LAYERS}")
     if pool is not None:
         if task.channels is None:
             raise ValueError(f"pool={pool}, but {name} answers at every position of {task.name}")
@@ -118,7 +118,7 @@ def build(
         torch.manual_seed(seed)
         try:
             return chosen.build(task, layers)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"model {name!r}: {error}") from error
 
 

@@ -24,7 +24,7 @@ def parse(name: str) -> tuple[str, Sizes]:
     ('bd-slice', {'dim': 128, 'block': 8})
     >>> parse("mamba:width")
     Traceback (most recent call last):
-    ValueError: model 'mamba:width': 'width', expected size=number, as in bd-slice:dim=128,block=8
+    ValueError: model 'mamba:width': 'width'; expected size=number, as in bd-slice:dim=128,block=8
     """
     model, colon, rest = name.partition(":")
     sizes: Sizes = {}
@@ -32,7 +32,7 @@ def parse(name: str) -> tuple[str, Sizes]:
         size, equals, number = (x.strip() for x in item.partition("="))
         if not equals or not size or not number:
             raise ValueError(
-                f"model {name!r}: {item!r}, expected size=number, as in bd-slice:dim=128,block=8"
+                f"model {name!r}: {item!r}; expected size=number, as in bd-slice:dim=128,block=8"
             )
         if size in sizes:
             raise ValueError(f"model {name!r}: {size} stands twice")
@@ -46,7 +46,7 @@ def _number(name: str, size: str, text: str) -> int | float:
             return kind(text)
         except ValueError:
             continue
-    raise ValueError(f"model {name!r}: {size}={text}, expected a number")
+    raise ValueError(f"model {name!r}: {size}={text}; expected a number")
 
 
 def spell(model: str, sizes: Mapping[str, int | float]) -> str:

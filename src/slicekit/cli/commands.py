@@ -146,7 +146,7 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
     pairs = pairs or []
     for pair in pairs:
         if "=" not in pair:
-            raise typer.BadParameter(f"--task-option {pair}, expected KEY=VALUE, as in states=7")
+            raise typer.BadParameter(f"--task-option {pair}; expected KEY=VALUE, as in states=7")
     split = (pair.split("=", 1) for pair in pairs)
     return {key: parse_value(value) for key, value in split}
 
@@ -290,7 +290,7 @@ def plot_command(
     """
     from slicekit.cli import plot
 
-    plot.draw(folders, out, lengths)
+    plot.plot(folders, out, lengths)
 
 
 def models_command(

@@ -23,13 +23,13 @@ OPTIONS, TRAINING = "task_options", "training"
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected text")
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; expected text")
     return value
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{name}={value!r}, expected a table [{name}]")
+        raise TypeError(f"{name}={value!r}; expected a table [{name}]")
     return value
 
 

@@ -59,6 +59,6 @@ def chosen(
     for text in options or ():
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise BadUsage(f"--option {text}, expected NAME=VALUE as in gpus=1")
+            raise BadUsage(f"--option {text}; expected NAME=VALUE as in gpus=1")
         found[name] = parse_value(value)
     return engines.make(engine, at_once=processes, address=address, options=found)

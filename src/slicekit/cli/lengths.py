@@ -35,7 +35,7 @@ def _part(text: str) -> list[int]:
         raise ValueError(f"{text} has too many parts; expected start:end or start:end:count")
     end = others[0] if others else start
     if not 1 <= start <= end:
-        raise ValueError(f"{text}, expected 1 <= start <= end")
+        raise ValueError(f"{text}; expected 1 <= start <= end")
     if len(others) < 2:
         return _doubling(start, end)
     return _evenly_spaced(start, end, others[1])
@@ -53,7 +53,7 @@ def _evenly_spaced(start: int, end: int, count: int) -> list[int]:
     available = end - start + 1
     if not min(2, available) <= count <= available:
         raise ValueError(
-            f"{start}:{end}:{count}, expected a count of {min(2, available)} to {available}"
+            f"{start}:{end}:{count}; expected a count of {min(2, available)} to {available}"
         )
     if count == 1:
         return [start]

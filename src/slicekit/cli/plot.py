@@ -8,7 +8,7 @@ from slicekit.cli.evaluate import RESULTS
 from slicekit.training import Score, plots, read_run
 
 
-def draw(folders: list[Path], out: Path | None, lengths: bool) -> None:
+def plot(folders: list[Path], out: Path | None, lengths: bool) -> None:
     """Draw learning curves, or accuracy against length.
 
     Args:
@@ -20,7 +20,7 @@ def draw(folders: list[Path], out: Path | None, lengths: bool) -> None:
         name = plots.LENGTHS if lengths else plots.CURVES
         path = out or (folders[0] / "plots" / name if len(folders) == 1 else Path(name))
         if path.suffix.lower() != ".png":
-            raise ValueError(f"--out {path}, expected a name that ends in .png")
+            raise ValueError(f"--out {path}; expected a name that ends in .png")
         if lengths:
             names = plots.labels(folders)
             scores = {k: _scores(folder) for k, folder in zip(names, folders, strict=True)}

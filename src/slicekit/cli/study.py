@@ -185,7 +185,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise BadUsage(f"slicekit study: --seeds {text}, expected integers as in 0,1,2") from None
+        raise BadUsage(f"slicekit study: --seeds {text}; expected integers as in 0,1,2") from None
 
 
 def _list(console: Console) -> None:

@@ -143,7 +143,7 @@ def _new_folder(out: str | None, choice: Choice) -> Path:
             f"{path} already holds a run; add --resume to go on with it, or choose another folder"
         )
     if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"{path} is a file, expected a folder or a new name")
+        raise NotADirectoryError(f"{path} is a file; expected a folder or a new name")
     return path
 
 

@@ -29,7 +29,7 @@ def check_sizes(name: str, sizes: tuple[int, ...], expected: tuple[Size, ...]) -
 
     >>> check_sizes("increments", (3, 4), ("batch", "length", "channels"))
     Traceback (most recent call last):
-    ValueError: increments has shape (3, 4), expected (batch, length, channels)
+    ValueError: increments has shape (3, 4); expected (batch, length, channels)
     >>> check_sizes("state", (3, 4), (..., 4))
     """
     wanted = expected
@@ -42,7 +42,7 @@ def check_sizes(name: str, sizes: tuple[int, ...], expected: tuple[Size, ...]) -
         for want, size in zip(wanted, sizes, strict=True)
     )
     if not fits:
-        raise ValueError(f"{name} has shape {sizes}, expected {_shape_in_words(expected)}")
+        raise ValueError(f"{name} has shape {sizes}; expected {_shape_in_words(expected)}")
 
 
 def _shape_in_words(expected: tuple[Size, ...]) -> str:
@@ -56,11 +56,11 @@ def check_finite(name: str, value: float) -> None:
 
     >>> check_finite("initial", float("nan"))
     Traceback (most recent call last):
-    ValueError: initial=nan, expected a finite number
+    ValueError: initial=nan; expected a finite number
     """
     _check_number(name, value, "a finite number")
     if not -math.inf < value < math.inf:
-        raise ValueError(f"{name}={value}, expected a finite number")
+        raise ValueError(f"{name}={value}; expected a finite number")
 
 
 def check_positive(name: str, value: float) -> None:
@@ -68,47 +68,54 @@ def check_positive(name: str, value: float) -> None:
 
     >>> check_positive("dim", 0)
     Traceback (most recent call last):
-    ValueError: dim=0, expected a positive number
+    ValueError: dim=0; expected a positive number
     """
     _check_number(name, value, "a positive number")
     if not 0 < value < math.inf:
-        raise ValueError(f"{name}={value}, expected a positive number")
+        raise ValueError(f"{name}={value}; expected a positive number")
 
 
 def _check_number(name: str, value: object, expected: str) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected {expected}")
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; expected {expected}")
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise unless the value is an integer, Python's or NumPy's, of at least one.
+def check_whole(
+    name: str, value: Any, least: int = 1, otherwise: str = "", of: type = Integral
+) -> None:
+    """Raise unless the value is a whole number of at least so much (TypeError if it is not whole).
 
-    >>> check_count("depth", 0)
+    Args:
+        name: the argument's name, as the user knows it.
+        value: what was given.
+        least: the smallest that will do.
+        otherwise: what else would have done, for the message: ", or None".
+        of: whose whole numbers: Python's and NumPy's, or Python's alone (`int`) where they are
+            kept, compared and written to files.
+
+    >>> check_whole("heads", 2.0)
     Traceback (most recent call last):
-    ValueError: depth=0, expected at least 1
+    TypeError: heads=2.0 is a float; expected a whole number
+    >>> check_whole("size", 0, otherwise=", or None")
+    Traceback (most recent call last):
+    ValueError: size=0; expected at least 1, or None
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected an integer")
-    if value < 1:
-        raise ValueError(f"{name}={value}, expected at least 1")
+    if isinstance(value, bool) or not isinstance(value, of):
+        kind = type(value).__name__
+        raise TypeError(f"{name}={value!r} is a {kind}; expected a whole number{otherwise}")
+    if value < least:
+        raise ValueError(f"{name}={value}; expected at least {least}{otherwise}")
 
 
 def check_size(name: str, value: Any) -> None:
-    """Raise unless a size is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}; expected a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value}; expected at least 1")
+    """Raise unless a size that a description keeps is a whole number of at least 1."""
+    check_whole(name, value, of=int)
 
 
-def check_substeps(substeps: Any) -> None:
-    """Raise unless a number of substeps is a whole number of at least 1, or None."""
-    if substeps is None:
-        return
-    if not isinstance(substeps, int) or isinstance(substeps, bool):
-        raise ValueError(f"substeps={substeps!r}; expected a whole number, or None")
-    if substeps < 1:
-        raise ValueError(f"substeps={substeps}; expected at least 1, or None")
+def check_chosen(name: str, value: Any) -> None:
+    """Raise unless a policy's number is a whole number of at least 1, or None: chosen for it."""
+    if value is not None:
+        check_whole(name, value, otherwise=", or None", of=int)
 
 
 def check_rank(rank: int, dim: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slicekit.descriptions.checks import check_positive, place
+from slicekit.descriptions.checks import check_positive, check_whole, place
 
 SNAP = 1e-6
 """A position within this part of a window from an edge is on the edge."""
@@ -22,11 +22,7 @@ class Duration:
     def __post_init__(self) -> None:
         """Check what was given."""
         check_positive("time", self.time)
-        if isinstance(self.channel, bool) or not isinstance(self.channel, int):
-            name = type(self.channel).__name__
-            raise TypeError(f"channel={self.channel!r} is a {name}, expected an integer")
-        if self.channel < 0:
-            raise ValueError(f"channel={self.channel}, expected at least 0")
+        check_whole("channel", self.channel, least=0, of=int)
 
 
 def check_channel(channel: int, sizes: Sequence[int]) -> None:
@@ -40,12 +36,12 @@ def check_windows(windows: int) -> None:
 
     >>> check_windows(1 << 30)
     Traceback (most recent call last):
-    ValueError: a path would have 1073741824 windows, expected at most 16777216; give a longer \
+    ValueError: a path would have 1073741824 windows; expected at most 16777216; give a longer \
 duration, or look for a wrong timestamp
     """
     if windows > MOST_WINDOWS:
         raise ValueError(
-            f"a path would have {windows} windows, expected at most {MOST_WINDOWS}; "
+            f"a path would have {windows} windows; expected at most {MOST_WINDOWS}; "
             "give a longer duration, or look for a wrong timestamp"
         )
 

@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.descriptions.words import (
     Entry,
     Sum,
@@ -65,8 +65,8 @@ def check_basis(channels: int, depth: int) -> None:
     Traceback (most recent call last):
     ValueError: depth=9 with channels=10 makes 1111111110 words; expected at most 1048576
     """
-    check_count("channels", channels)
-    check_count("depth", depth)
+    check_whole("channels", channels)
+    check_whole("depth", depth)
     if channels > MOST_LETTERS:
         raise ValueError(f"channels={channels} for a basis; expected at most {MOST_LETTERS}")
     words = depth if channels == 1 else expanded_size(channels, min(depth, 64))

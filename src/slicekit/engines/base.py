@@ -147,7 +147,7 @@ def reach(address: str, forms: str) -> None:
     except ValueError:
         port = None
     if not parts.hostname or port is None:
-        raise ValueError(f"address={address!r}, expected {forms}")
+        raise ValueError(f"address={address!r}; expected {forms}")
     socket.create_connection((parts.hostname, port), CONNECTING).close()
 
 
@@ -181,7 +181,7 @@ def attempt(code: str, address: str) -> None:
 def check_number(name: str, value: object, least: float) -> None:
     """Raise ValueError unless an option of an engine is a number that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        raise ValueError(f"{name}={value!r}, expected a number of at least {least:g}")
+        raise ValueError(f"{name}={value!r}; expected a number of at least {least:g}")
 
 
 def shortly(error: BaseException) -> str:

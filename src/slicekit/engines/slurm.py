@@ -64,7 +64,7 @@ class Slurm(Engine):
         if memory is not None:
             check_number("memory", memory, 0)
         if cluster not in CLUSTERS:
-            raise ValueError(f"cluster={cluster!r}, expected one of {', '.join(CLUSTERS)}")
+            raise ValueError(f"cluster={cluster!r}; expected one of {', '.join(CLUSTERS)}")
         self.at_once, self._cluster = at_once, cluster
         asked = {
             "timeout_min": minutes,

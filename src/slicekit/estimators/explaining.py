@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from slicekit import figures
+from slicekit.checks import check_whole
 from slicekit.estimators.containers import is_frame, unpacked
 from slicekit.estimators.inputs import channel_names, is_pair
 
@@ -76,8 +77,7 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
     values = values[None] if values.ndim == 1 else values
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(f"x has shape {np.shape(x)}; expected one series, (channels, length)")
-    if isinstance(parts, bool) or not isinstance(parts, int | np.integer) or parts < 1:
-        raise ValueError(f"parts={parts!r}; expected a positive integer")
+    check_whole("parts", parts)
     channels, length = values.shape
     edges = np.unique(np.linspace(0, length, min(parts, length) + 1).astype(int))
     changed = [values]

@@ -67,10 +67,10 @@ class Preparation:
         for name, dtype in (("centre", torch.float64), ("spread", torch.float64)):
             check_shape(name, getattr(self, name), (len(self.centre),))
             if getattr(self, name).dtype != dtype:
-                raise TypeError(f"{name} has dtype {getattr(self, name).dtype}, expected {dtype}")
+                raise TypeError(f"{name} has dtype {getattr(self, name).dtype}; expected {dtype}")
         check_shape("gaps", self.gaps, (len(self.centre),))
         if self.gaps.dtype != torch.bool or not isinstance(self.timed, bool):
-            raise TypeError(f"gaps are {self.gaps.dtype} and timed={self.timed!r}, expected bool")
+            raise TypeError(f"gaps are {self.gaps.dtype} and timed={self.timed!r}; expected bool")
         check_positive("duration", self.duration)
         if self.step is not None:
             check_positive("step", self.step)

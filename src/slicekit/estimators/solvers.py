@@ -9,6 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
+from slicekit.checks import check_whole
 from slicekit.estimators.model import Model, Problem
 from slicekit.estimators.structures import check_structure
 from slicekit.structures import Structure
@@ -57,7 +58,7 @@ class Ridge(Solver):
         from slicekit.estimators.stacked import fit_stacked
 
         if self.groups is not None:
-            check_whole("groups", self.groups, ", or None")
+            check_whole("groups", self.groups, otherwise=", or None")
         check_whole("members", self.members)
         groups = None if self.groups is None else int(self.groups)
         return fit_stacked(groups, int(self.members), problem)
@@ -130,7 +131,7 @@ class Gradient(Solver):
             check_whole(name, getattr(self, name))
         for name in ("window", "max_steps", "max_epochs", "patience"):
             if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), ", or None")
+                check_whole(name, getattr(self, name), otherwise=", or None")
         _check_real("learning_rate", self.learning_rate, 0, float("inf"), "a positive number")
         if self.weight_decay != 0:
             _check_real("weight_decay", self.weight_decay, 0, float("inf"), "at least 0")
@@ -152,14 +153,6 @@ def threads(n_jobs: Any) -> int:
         raise ValueError(f"n_jobs={n_jobs!r}; expected a whole number other than 0, or None")
     asked: Any = n_jobs
     return effective_n_jobs(asked)
-
-
-def check_whole(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise TypeError or ValueError unless a value is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}={value!r}; expected a positive integer{otherwise}")
-    if value < 1:
-        raise ValueError(f"{name}={value}; expected a positive integer{otherwise}")
 
 
 def _check_real(name: str, value: Any, low: float, high: float, expected: str) -> None:

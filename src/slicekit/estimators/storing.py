@@ -234,7 +234,7 @@ def _try(estimator: Any) -> None:
             )
     wanted = answers.size
     if outputs.ndim != 3 or outputs.shape[1:] != (1, wanted):
-        raise ValueError(f"it gives outputs {tuple(outputs.shape[1:])}, expected (1, {wanted})")
+        raise ValueError(f"it gives outputs {tuple(outputs.shape[1:])}; expected (1, {wanted})")
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

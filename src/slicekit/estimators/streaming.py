@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.estimators.clocks import seconds
 from slicekit.estimators.model import Model
 
@@ -49,10 +50,8 @@ class Stream:
         dated: bool,
     ) -> None:
         """Start before the first observation."""
-        if batch is not None and (not isinstance(batch, int) or batch < 1):
-            raise ValueError(
-                f"batch={batch!r}; expected a positive integer, or None for one stream"
-            )
+        if batch is not None:
+            check_whole("batch", batch, otherwise=", or None for one stream")
         self._model, self._combine, self._batch, self._dated = model, combine, batch, dated
         self.reset()
 

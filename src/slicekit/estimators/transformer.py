@@ -8,10 +8,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from slicekit.checks import check_whole
 from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.path import Path, training_paths
-from slicekit.estimators.solvers import check_whole, threads
+from slicekit.estimators.solvers import threads
 from slicekit.estimators.stacked import in_order, looks
 
 
@@ -64,7 +65,7 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
             This transformer.
         """
         if self.groups is not None:
-            check_whole("groups", self.groups, ", or None")
+            check_whole("groups", self.groups, otherwise=", or None")
         cases = read_cases(self, X, times, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_channels_in_, self.dated_ = cases.channels, cases.dated

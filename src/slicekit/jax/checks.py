@@ -40,10 +40,10 @@ def check_array(name: str, value: object) -> None:
 
     >>> check_array("values", [1.0])
     Traceback (most recent call last):
-    TypeError: values is a list, expected a jax.Array
+    TypeError: values is a list; expected a jax.Array
     """
     if not isinstance(value, jax.Array | np.ndarray):
-        raise TypeError(f"{name} is a {type(value).__name__}, expected a jax.Array")
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a jax.Array")
 
 
 def check_shape(name: str, array: Any, expected: tuple[Size, ...]) -> None:
@@ -57,12 +57,12 @@ def check_floating(name: str, array: Any) -> None:
 
     >>> check_floating("values", jnp.arange(3))
     Traceback (most recent call last):
-    TypeError: values has dtype int32, expected a floating dtype such as float32
+    TypeError: values has dtype int32; expected a floating dtype such as float32
     """
     check_array(name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
-            f"{name} has dtype {array.dtype}, expected a floating dtype such as float32"
+            f"{name} has dtype {array.dtype}; expected a floating dtype such as float32"
         )
 
 
@@ -118,7 +118,7 @@ def check_lengths(lengths: Lengths, batch: int | None, length: int) -> Array:
     if given.size == 0:
         return given.astype(int)
     if not jnp.issubdtype(given.dtype, jnp.integer):
-        raise TypeError(f"lengths has dtype {given.dtype}, expected integers")
+        raise TypeError(f"lengths has dtype {given.dtype}; expected integers")
     check_range("lengths", given, 0, length, ("batch",), f"for a padded length of {length}")
     return given.astype(int)
 

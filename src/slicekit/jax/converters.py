@@ -116,7 +116,7 @@ def _field(structure: Structure, given: dict[str, Array], channels: int) -> dict
         indices = np.asarray(given["indices"])
         if indices.ndim != 2 or indices.shape[1] != 3 or len(indices) != given["data"].shape[0]:
             raise ValueError(
-                f"indices has shape {indices.shape}, expected ({given['data'].shape[0]}, 3)"
+                f"indices has shape {indices.shape}; expected ({given['data'].shape[0]}, 3)"
             )
         shape = (channels, structure.dim, structure.dim)
         if len(indices) and ((indices < 0) | (indices >= np.array(shape))).any():

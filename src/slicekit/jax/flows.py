@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from slicekit.descriptions.checks import check_size, check_substeps
+from slicekit.descriptions.checks import check_chosen, check_size
 from slicekit.jax.paths.cutting import cut
 from slicekit.jax.paths.lie_bases import LieBasis, hall
 from slicekit.jax.paths.windows import Duration
@@ -67,7 +67,7 @@ class Exponential(Flow):
 
     def __post_init__(self) -> None:
         """Check the number of substeps."""
-        check_substeps(self.substeps)
+        check_chosen("substeps", self.substeps)
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Array

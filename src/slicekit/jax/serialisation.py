@@ -86,7 +86,7 @@ def with_arrays(model: Any, arrays: dict[str, Any]) -> Any:
     for name, x in own.items():
         if name not in ragged and tuple(arrays[name].shape) != x.shape:
             raise ValueError(
-                f"{name} has shape {tuple(arrays[name].shape)}, expected {tuple(x.shape)}"
+                f"{name} has shape {tuple(arrays[name].shape)}; expected {tuple(x.shape)}"
             )
     return jax.tree_util.tree_unflatten(tree, [jnp.asarray(arrays[name]) for name in own])
 

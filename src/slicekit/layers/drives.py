@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from slicekit.checks import HALF, check_count, check_positive
+from slicekit.checks import HALF, check_positive, check_whole
 
 
 @runtime_checkable
@@ -158,7 +158,7 @@ class Pointwise(nn.Module):
     ) -> None:
         """Keep the module."""
         super().__init__()
-        check_count("channels", channels)
+        check_whole("channels", channels)
         check_positive("scale", scale)
         self.module = module
         self.scale = scale

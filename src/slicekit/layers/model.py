@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from slicekit.checks import (
     Lengths,
-    check_count,
     check_lengths,
     check_range,
     check_shape,
+    check_whole,
 )
 from slicekit.layers.block import Block, Wiring
 from slicekit.layers.pooling import Pooling
@@ -69,7 +69,7 @@ class SequenceModel(nn.Module):
     ) -> None:
         """Build embedding, blocks and head."""
         super().__init__()
-        check_count("width", width)
+        check_whole("width", width)
         if (vocabulary is None) == (channels is None):
             raise ValueError(
                 f"vocabulary={vocabulary}, channels={channels}; expected exactly one of them"
@@ -89,7 +89,7 @@ class SequenceModel(nn.Module):
         wiring = Wiring() if wiring is None else wiring
         if blocks is None:
             assert mixer is not None
-            check_count("layers", layers)
+            check_whole("layers", layers)
             blocks = [Block(mixer(width), width, wiring, dropout) for _ in range(layers)]
         if len(blocks) == 0:
             raise ValueError("blocks is empty; expected at least one block")
@@ -102,11 +102,11 @@ class SequenceModel(nn.Module):
         self.pool = pool
         self.embedding: nn.Module
         if vocabulary is not None:
-            check_count("vocabulary", vocabulary)
+            check_whole("vocabulary", vocabulary)
             self.embedding = nn.Embedding(vocabulary, width)
         else:
             assert channels is not None
-            check_count("channels", channels)
+            check_whole("channels", channels)
             self.embedding = nn.Linear(channels, width) if embed else nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = wiring.before_mixer if final_norm is None else final_norm
@@ -116,7 +116,7 @@ class SequenceModel(nn.Module):
         if len(sizes) == 0:
             raise ValueError("outputs=(); expected at least one size")
         for size in sizes:
-            check_count("outputs", size)
+            check_whole("outputs", size)
         self.heads = nn.ModuleList(nn.Linear(width, size) for size in sizes)
 
     def forward(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicekit.checks import HALF
 from slicekit.layers.state import State, last_valid
 from slicekit.paths import valid_mask
 
@@ -29,7 +30,7 @@ class Mean(Pooling):
     ) -> tuple[Tensor, State]:
         """Sum and count so far; the mean of an empty sequence is zero."""
         # Half precision can't count: in bfloat16, 256 + 1 is 256.
-        work = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
+        work = torch.float32 if x.dtype in HALF else x.dtype
         if lengths is None:
             lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
         else:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from slicekit.checks import (
     Lengths,
-    check_count,
     check_lengths,
     check_shape,
+    check_whole,
 )
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, resolve
@@ -80,7 +80,7 @@ class SLiCE(nn.Module):
     ) -> None:
         """Make the parameters."""
         super().__init__()
-        check_count("channels", channels)
+        check_whole("channels", channels)
         if not isinstance(structure, Structure):
             raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
         drive = TimeAndInput() if drive is None else drive

@@ -1,25 +1,8 @@
 """Checks of what a mixer is made of: sizes are whole numbers, policies are of their kind."""
 
-from numbers import Integral
 from typing import Any
 
-from slicekit.checks import check_positive
-
-
-def check_whole(name: str, value: int, least: int = 1) -> None:
-    """Raise unless the value is a whole number of at least so much (TypeError if it is not whole).
-
-    >>> check_whole("heads", 2.0)
-    Traceback (most recent call last):
-    TypeError: heads=2.0 is a float, expected a whole number
-    >>> check_whole("heads", 0)
-    Traceback (most recent call last):
-    ValueError: heads=0, expected at least 1
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected a whole number")
-    if value < least:
-        raise ValueError(f"{name}={value}, expected at least {least}")
+from slicekit.checks import check_positive, check_whole
 
 
 def check_sizes(**sizes: int) -> None:
@@ -27,7 +10,7 @@ def check_sizes(**sizes: int) -> None:
 
     >>> check_sizes(width=8, dim=0)
     Traceback (most recent call last):
-    ValueError: dim=0, expected at least 1
+    ValueError: dim=0; expected at least 1
     """
     for name, value in sizes.items():
         check_whole(name, value)
@@ -38,11 +21,11 @@ def check_depth(depth: int, most: int = 1000) -> None:
 
     >>> check_depth(10**9)
     Traceback (most recent call last):
-    ValueError: depth=1000000000, expected at most 1000
+    ValueError: depth=1000000000; expected at most 1000
     """
     check_whole("depth", depth)
     if depth > most:
-        raise ValueError(f"depth={depth}, expected at most {most}")
+        raise ValueError(f"depth={depth}; expected at most {most}")
 
 
 def check_policy(name: str, value: object, kind: type[Any], expected: str) -> None:
@@ -50,10 +33,10 @@ def check_policy(name: str, value: object, kind: type[Any], expected: str) -> No
 
     >>> check_policy("count", "many", int, "an int")
     Traceback (most recent call last):
-    TypeError: count='many' is a str, expected an int
+    TypeError: count='many' is a str; expected an int
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected {expected}")
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; expected {expected}")
 
 
 def whole_share(name: str, factor: float, of: str, size: int, heads: int = 1) -> int:

@@ -8,8 +8,8 @@ Glossary:
 from torch import Tensor, nn
 from torch.nn import functional
 
+from slicekit.checks import check_whole
 from slicekit.layers.state import State
-from slicekit.mixers.arguments import check_whole
 from slicekit.mixers.convolution import ShortConvolution
 
 

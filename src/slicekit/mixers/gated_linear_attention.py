@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_positive
+from slicekit.checks import check_positive, check_whole
 from slicekit.layers.state import State
-from slicekit.mixers.arguments import check_policy, check_sizes, check_whole, whole_share
+from slicekit.mixers.arguments import check_policy, check_sizes, whole_share
 from slicekit.mixers.features import Features
 from slicekit.mixers.heads import MatrixMixer, Steps, fold
 from slicekit.scans import Outer

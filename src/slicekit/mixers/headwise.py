@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_finite, check_positive
+from slicekit.checks import check_finite, check_positive, check_whole
 from slicekit.descriptions.checks import divisors
-from slicekit.mixers.arguments import check_sizes, check_whole
+from slicekit.mixers.arguments import check_sizes
 
 UNSEEN = -1e30
 """The stabiliser before the first element: that of an input gate which never opened."""
@@ -135,8 +135,8 @@ def check_dropout(dropout: float) -> None:
 
     >>> check_dropout(1.5)
     Traceback (most recent call last):
-    ValueError: dropout=1.5, expected a probability in [0, 1)
+    ValueError: dropout=1.5; expected a probability in [0, 1)
     """
     check_finite("dropout", dropout)
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout={dropout}, expected a probability in [0, 1)")
+        raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")

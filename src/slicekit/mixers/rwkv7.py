@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import Lengths, check_floating, check_lengths, check_shape
+from slicekit.checks import Lengths, check_floating, check_lengths, check_shape, check_whole
 from slicekit.layers.state import State
-from slicekit.mixers.arguments import check_sizes, check_whole
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import last_window
 from slicekit.mixers.heads import Steps, fold, unfold

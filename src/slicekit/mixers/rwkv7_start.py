@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from slicekit.mixers.arguments import check_whole
+from slicekit.checks import check_whole
 
 EXPONENTS = {"receptance": 0.2, "decay": 0.9, "keys": 0.7, "values": 0.7, "rate": 0.9, "gate": 0.2}
 """How the shift of each map starts along the channels: 1 - (i / width)^exponent."""

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_positive
+from slicekit.checks import check_positive, check_whole
 from slicekit.layers.state import State
-from slicekit.mixers.arguments import check_policy, check_sizes, check_whole
+from slicekit.mixers.arguments import check_policy, check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.discretisation import StepSizes
 from slicekit.scans import Scan, selective_scan

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from slicekit.checks import check_finite
+from slicekit.checks import check_finite, check_whole
 from slicekit.layers.state import State, last_valid
-from slicekit.mixers.arguments import check_sizes, check_whole
+from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
 from slicekit.mixers.headwise import (
@@ -133,7 +133,7 @@ class SLSTM(Mixer):
             raise TypeError(f"forget_bias={forget_bias!r}; expected PowerLaw(...) or Spaced(...)")
         check_finite("recurrent_bound", recurrent_bound)
         if recurrent_bound < 0:
-            raise ValueError(f"recurrent_bound={recurrent_bound}, expected at least 0")
+            raise ValueError(f"recurrent_bound={recurrent_bound}; expected at least 0")
         check_dropout(dropout)
         self.channels = self.outputs = self.width = width
         self.heads, self.dim, self.kernel = heads, width // heads, kernel

@@ -65,7 +65,7 @@ class LogSignatures:
         """
         if basis.channels != self.basis.channels or basis.depth > self.basis.depth:
             raise ValueError(
-                f"basis is {_call(basis)}, expected {self.basis.channels} channels "
+                f"basis is {_call(basis)}; expected {self.basis.channels} channels "
                 f"and a depth of at most {self.basis.depth}, as in {_call(self.basis)}"
             )
         if basis == self.basis:
@@ -109,7 +109,7 @@ class LogSignatures:
         check_shape("coefficients", self.coefficients, (..., "pieces", self.basis.size))
         count = self.coefficients.shape[-2]
         if not 0 <= first <= last <= count:
-            raise ValueError(f"first={first}, last={last}: expected 0 <= first <= last <= {count}")
+            raise ValueError(f"first={first}, last={last}; expected 0 <= first <= last <= {count}")
         pieces = self.coefficients[..., first:last, :]
         if first == last:
             return LogSignatures(self.coefficients.sum(-2) * 0, self.basis)

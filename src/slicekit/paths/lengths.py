@@ -132,7 +132,7 @@ def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     tensor([2, 3])
     """
     if len(series) == 0:
-        raise ValueError("series is empty, expected at least one tensor (length, channels)")
+        raise ValueError("series is empty; expected at least one tensor (length, channels)")
     first = series[0]
     check_shape("series[0]", first, ("length", "channels"))
     for position, other in enumerate(series):

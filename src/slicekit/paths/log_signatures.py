@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_floating, check_same, check_shape
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.tensor_algebra import tensor_exp, tensor_log, tensor_product
 from slicekit.paths.windowed_runs import in_windows, of_runs, run_windows
@@ -46,7 +46,7 @@ def log_signatures(
              [1.0000, 1.0000, 0.0000]]])
     """
     check_increments(increments, basis)
-    check_count("window", window)
+    check_whole("window", window)
     if stream:
         prefixes = of_runs(in_windows(increments, window), basis, stream=True)
         return prefixes.flatten(1, 2)[:, : increments.shape[1]]

@@ -58,7 +58,7 @@ class Tabulated:
         check_floating("table", self.table)
         check_shape("index", self.index, ("batch", "length"))
         if self.index.dtype != torch.int64:
-            raise TypeError(f"index has dtype {self.index.dtype}, expected torch.int64")
+            raise TypeError(f"index has dtype {self.index.dtype}; expected torch.int64")
         check_same_device("index", self.index, "table", self.table)
         rows = self.vocabulary
         why = f"for a table of {rows} rows"

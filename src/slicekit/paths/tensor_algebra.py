@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_floating, check_same, check_shape
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.descriptions.words import expanded_size
 
 Levels = list[Tensor]
@@ -45,7 +45,7 @@ def signature(increments: Tensor, depth: int, *, stream: bool = False) -> Tensor
     """
     check_shape("increments", increments, (..., "length", "channels"))
     check_floating("increments", increments)
-    check_count("depth", depth)
+    check_whole("depth", depth)
     before: Levels = []
     results: Levels = []
     for level in range(1, depth + 1):

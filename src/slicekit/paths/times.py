@@ -88,10 +88,10 @@ def check_times(times: Tensor, values: Tensor, valid: Tensor | None = None) -> T
     check_tensor("times", times)
     if times.shape not in ((length,), (batch, length)):
         raise ValueError(
-            f"times has shape {tuple(times.shape)}, expected ({length},) or ({batch}, {length})"
+            f"times has shape {tuple(times.shape)}; expected ({length},) or ({batch}, {length})"
         )
     if times.is_complex() or times.dtype == torch.bool:
-        raise TypeError(f"times has dtype {times.dtype}, expected real numbers")
+        raise TypeError(f"times has dtype {times.dtype}; expected real numbers")
     check_same_device("times", times, "values", values)
     _check_strict(times, valid)
     return times if times.dim() == 2 else times[None]

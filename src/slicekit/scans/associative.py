@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from slicekit.descriptions.checks import check_chosen
 from slicekit.scans.base import Recurrence, Scan, Solution, contract
 from slicekit.scans.inputs import Outer
 from slicekit.scans.sources import leaves
@@ -37,8 +38,7 @@ class Associative(Scan):
 
     def __post_init__(self) -> None:
         """Check the chunk."""
-        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
-            raise ValueError(f"chunk={self.chunk}; expected at least 1, or None")
+        check_chosen("chunk", self.chunk)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Prefix products applied to the initial state, or to the one that a chunk starts from.

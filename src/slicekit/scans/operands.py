@@ -60,7 +60,7 @@ def check_parameters(
     for name, x in parameters.items():
         if name not in structure.ragged and x.shape != expected[name]:
             raise ValueError(
-                f"parameters[{name!r}] has shape {tuple(x.shape)}, expected "
+                f"parameters[{name!r}] has shape {tuple(x.shape)}; expected "
                 f"{tuple(expected[name])} for {structure!r} and {channels} channels"
             )
 

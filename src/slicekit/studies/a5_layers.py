@@ -196,7 +196,7 @@ class A5Layers(Study):
         )
         return [Table("Layers needed", columns, tuple(rows), note)]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Layers against length, a line for each model and seed."""
         found, lengths = self.needed(choice, outcomes), self.lengths(choice)
         made, (axis,) = figures.figure(1, 8, 4.6, self.summary)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from slicekit.catalogue import RECIPES, as_path
 from slicekit.studies.line_ups import BASELINES, OTHERS, SLICES
-from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test, Tested, label
+from slicekit.studies.plots import plot_lengths
 from slicekit.studies.study import Study
 from slicekit.studies.tables import (
     NOTHING,
@@ -110,9 +110,9 @@ class A5Lengths(Study):
         )
         return [Table("Accuracy at each length", columns, tuple(rows), note)]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each model."""
-        draw_lengths(by_model(self.shown_models(choice), outcomes), path, self.summary, (3, 40))
+        plot_lengths(by_model(self.shown_models(choice), outcomes), path, self.summary, (3, 40))
 
 
 def _mean_and_least(tested: Sequence[Tested | None]) -> str:

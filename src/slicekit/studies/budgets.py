@@ -19,11 +19,11 @@ def seconds_of(budget: str) -> float:
     (28800.0, 5400.0, 90.0)
     >>> seconds_of("8 hours")
     Traceback (most recent call last):
-    ValueError: budget='8 hours', expected hours, minutes or seconds as in 8h, 30m, 90s or 1h30m
+    ValueError: budget='8 hours'; expected hours, minutes or seconds as in 8h, 30m, 90s or 1h30m
     """
     written = _WRITTEN.fullmatch(budget)
     if written is None or not budget:
-        raise ValueError(f"budget={budget!r}, expected {FORMS}")
+        raise ValueError(f"budget={budget!r}; expected {FORMS}")
     return sum(
         float(x or 0) * unit for x, unit in zip(written.groups(), UNITS.values(), strict=True)
     )
@@ -42,7 +42,7 @@ class Budget:
     def __init__(self, seconds: float | None = None) -> None:
         """Begin."""
         if seconds is not None and not seconds >= 0:
-            raise ValueError(f"budget={seconds}, expected a number of seconds, 0 or more")
+            raise ValueError(f"budget={seconds}; expected a number of seconds, 0 or more")
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
 

@@ -81,7 +81,7 @@ class EstimatorSettings(Study):
         scores = accuracies(outcomes)
         return [_accuracy_table(scores), _left_out_table(scores)] if scores else []
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """The mean over the sets of every setting, against that of the default."""
         scores = accuracies(outcomes)
         made, (axis,) = figures.figure(1, 6.5, 4.2)

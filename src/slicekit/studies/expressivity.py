@@ -122,7 +122,7 @@ class Expressivity(Study):
             _group_table(groups),
         ]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Ranks and errors over the dim, and what the size of blocks changes."""
         words, fits, loops, _ = (of_part(part, outcomes) for part in TASKS)
         made, axes = figures.figure(4, 20, 5, self.summary)

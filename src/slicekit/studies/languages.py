@@ -182,7 +182,7 @@ class Languages(Study):
         """Means alone."""
         return [means_of(table) for table in self.tables(choice, outcomes)]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Bars for each language and test, a point for each seed."""
         models = by_model(self.shown_models(choice), outcomes)
         made, axes = figures.figure(len(models), 5.5 * len(models), 4.4, self.summary)

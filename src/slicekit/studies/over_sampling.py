@@ -106,7 +106,7 @@ class OverSampling(Study):
         known = {(self.named(x), method_of(x)) for x in outcomes}
         return sorted(known, key=lambda line: (line[0], METHODS.index(line[1])))
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Accuracy and time against the resolution, a point for each seed."""
         made, axes = figures.figure(2, 11, 4.4, self.summary)
         for number, (model, method) in enumerate(self._lines(outcomes)):

@@ -113,7 +113,7 @@ def _write(chapters: Sequence[Chapter], folder: Path) -> None:
         if chapter.outcomes and figures.available():
             record = recorded(chapter.study, chapter.outcomes)
             path = folder / f"{chapter.study.name}.png"
-            chapter.study.draw(record.choice, record.outcomes, path)
+            chapter.study.plot(record.choice, record.outcomes, path)
             pictures[chapter.study.name] = path
     files.write(folder / MARKDOWN, as_markdown(chapters, pictures).encode())
     files.write(folder / HTML, as_html(chapters, pictures).encode())

@@ -55,7 +55,7 @@ class Choice:
                 Whole(1)(name, getattr(self, name))
         for name in ("models", "seeds", "lengths", "parts", "sets"):
             if getattr(self, name) == ():
-                raise ValueError(f"{name} is empty, expected at least one")
+                raise ValueError(f"{name} is empty; expected at least one")
 
 
 @dataclass(frozen=True)

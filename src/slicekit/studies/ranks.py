@@ -31,7 +31,7 @@ class Ranks:
         k = len(self.means)
         return QUANTILES[k] * (k * (k + 1) / (6 * self.sets)) ** 0.5
 
-    def draw(self, axis: Any) -> None:
+    def plot(self, axis: Any) -> None:
         """A critical-difference diagram: who is joined by a bar does not differ."""
         ordered = sorted(self.means.items(), key=lambda x: x[1])
         count = len(ordered)

@@ -83,7 +83,7 @@ class Record:
         """
         place = folder / self.study.name
         if drawn and figures.available():
-            self.study.draw(self.choice, self.outcomes, place.with_suffix(".png"))
+            self.study.plot(self.choice, self.outcomes, place.with_suffix(".png"))
         files.write(place.with_suffix(".md"), self.as_markdown().encode())
         files.write(place.with_suffix(".json"), self.as_json().encode())
 

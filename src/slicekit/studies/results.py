@@ -53,7 +53,7 @@ def claim(study: "Study", choice: Choice, folder: Path) -> None:
         found = {"study": earlier.get("study"), "quick": bool(_quick(earlier))}
     if found != own:
         raise ValueError(
-            f"{folder} holds {_told(found)}, expected {_told(own)}; choose another folder with "
+            f"{folder} holds {_told(found)}; expected {_told(own)}; choose another folder with "
             "--out. Nothing was changed"
         )
     if not path.exists():
@@ -212,7 +212,7 @@ class Results:
         text = as_markdown(study, covering, outcomes, standing.failures)
         files.write(folder / MARKDOWN, text.encode())
         if drawn:
-            study.draw(covering, outcomes, folder / PICTURE)
+            study.plot(covering, outcomes, folder / PICTURE)
             self._drawn = time.monotonic()
         files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
 

@@ -172,7 +172,7 @@ class ScanCosts(Study):
         """Time as ratios, memory, and where we are behind."""
         return [_time_table(outcomes), _memory_table(outcomes), _paper_table()]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A panel for each case: ratios over the chunk, a line for each structure."""
         made, axes = figures.figure(len(CASES), 15, 4.8, self.summary)
         for axis, (name, case) in zip(axes, CASES.items(), strict=True):

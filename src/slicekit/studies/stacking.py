@@ -128,7 +128,7 @@ class Stacking(Study):
         )
         return [Table("One layer and several", columns, tuple(rows), note)]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A bar for each case, a dot for each seed."""
         lines = _lines(outcomes)
         made, (axis,) = figures.figure(1, 9, 4.4, self.summary)

@@ -56,7 +56,7 @@ class Study(ABC):
         """What to show, as far as it is known."""
 
     @abstractmethod
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Write the picture, a PNG."""
 
     def chosen_models(self, choice: Choice) -> tuple[str, ...]:

@@ -107,13 +107,13 @@ class UEA(Study):
             found += PARTS[part].tables(_of(part, outcomes))
         return found
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """The panels of each part of which something is finished."""
         parts = [part for part in self.parts(choice) if _of(part, outcomes)]
-        panels = [(part, draw) for part in parts for draw in PARTS[part].PANELS]
+        panels = [(part, plot) for part in parts for plot in PARTS[part].PANELS]
         made, axes = figures.figure(len(panels), 6.5 * len(panels), 4.8, self.summary)
-        for (part, draw), axis in zip(panels, axes, strict=True):
-            draw(axis, _of(part, outcomes))
+        for (part, plot), axis in zip(panels, axes, strict=True):
+            plot(axis, _of(part, outcomes))
         figures.write(made, path)
 
     def absent(self, choice: Choice) -> tuple[str, ...]:

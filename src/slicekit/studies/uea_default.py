@@ -137,7 +137,7 @@ def _seconds(outcomes: Sequence[Outcome]) -> str:
     return NOTHING if math.isnan(took) else f"{took:.1f}"
 
 
-def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def plot(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The mean ranks, and what differs; of all but DTW where it has no result in common."""
     found: dict[str, dict[str, list[Outcome]]] = {}
     for x in outcomes:
@@ -156,7 +156,7 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
         figures.label(axis, title="no data set on which all have a result")
         axis.axis("off")
     else:
-        ranks.draw(axis)
+        ranks.plot(axis)
 
 
-PANELS = (draw,)
+PANELS = (plot,)

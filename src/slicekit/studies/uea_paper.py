@@ -255,7 +255,7 @@ def _cell(outcomes: Sequence[Outcome], seed: int) -> str:
     return NOTHING
 
 
-def draw_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def plot_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """A dot for each split and seed, a dash for their mean, a black one for the paper's."""
     runs = _runs(outcomes)
     sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
@@ -286,7 +286,7 @@ def draw_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
     figures.legend(axis, outside=True)
 
 
-def draw_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def plot_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The paper's figure of time against accuracy, with areas as memory: ours full, its hollow.
 
     Ours are of the data sets that all of the models shown have runs of; the paper's of its six.
@@ -322,4 +322,4 @@ def _both(runs: Runs, model: str, data_set: str) -> list[Outcome]:
     return [x for splits in SPLITS for x in runs.get((model, splits, data_set), [])]
 
 
-PANELS = (draw_spread, draw_costs)
+PANELS = (plot_spread, plot_costs)

@@ -92,7 +92,7 @@ def _cell(outcomes: Sequence[Outcome], data_set: str, model: str, share: float) 
     return accuracy_cell(own) if own else NOTHING
 
 
-def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def plot(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The mean over the data sets that all were tried on, a line for each classifier."""
     shares = sorted({x.plan.options["dropped"] for x in outcomes})
     for number, (_, name, *cells) in enumerate(_mean_rows(outcomes, shares)):
@@ -108,4 +108,4 @@ def draw(axis: Any, outcomes: Sequence[Outcome]) -> None:
     figures.legend(axis)
 
 
-PANELS = (draw,)
+PANELS = (plot,)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from slicekit.catalogue import as_path
 from slicekit.studies.a5_lengths import by_model
-from slicekit.studies.pictures import draw_lengths
 from slicekit.studies.plans import Choice, Outcome, Plan, Test
+from slicekit.studies.plots import plot_lengths
 from slicekit.studies.study import Study
 from slicekit.studies.tables import Table, both, both_means, means_of, steps_made
 
@@ -74,8 +74,8 @@ class WordProblems(Study):
         """Means alone."""
         return [means_of(table) for table in self.tables(choice, outcomes)]
 
-    def draw(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
+    def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each group and model."""
         found = self._groups(choice, outcomes)
         named = {f"{group}, {model}": x for (model, group), x in found.items()}
-        draw_lengths(named, path, self.summary, (3, 40))
+        plot_lengths(named, path, self.summary, (3, 40))

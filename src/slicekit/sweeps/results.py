@@ -132,7 +132,7 @@ def _trials(sweep: Sweep, trials: Sequence[Trial]) -> Table:
     return Table("Every trial", columns, tuple(rows), note)
 
 
-def draw(sweep: Sweep, trials: Sequence[Trial], path: Path) -> None:
+def plot(sweep: Sweep, trials: Sequence[Trial], path: Path) -> None:
     """The picture: how much each setting mattered, and the score against each, in that order."""
     found, names = effects(sweep, trials), sweep.names()
     columns = min(PANELS, 1 + len(found))
@@ -210,7 +210,7 @@ def write(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> bool:
     )
     files.write(folder / MARKDOWN, (text + "\n").encode())
     if figures.available():
-        draw(sweep, trials, folder / PICTURE)
+        plot(sweep, trials, folder / PICTURE)
     files.write(folder / BEST, _configuration(best).encode())
     files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
     return True

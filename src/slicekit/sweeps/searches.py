@@ -81,7 +81,7 @@ def _grid(space: Space) -> list[Draw]:
         count *= len(own)
     if count > MOST:
         raise ValueError(
-            f"the grid has {count:,} points, expected at most {MOST:,}; use search = 'random'"
+            f"the grid has {count:,} points; expected at most {MOST:,}; use search = 'random'"
         )
     return [dict(zip(space, values, strict=True)) for values in product(*points)]
 

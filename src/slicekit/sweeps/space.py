@@ -102,11 +102,11 @@ def read(name: str, value: Any, rule: Rule) -> Domain:
     if isinstance(value, list):
         values = tuple(_plain(rule(name, None if x == "none" else x)) for x in value)
         if len(values) < 2 or any(x in values[:n] for n, x in enumerate(values)):
-            raise ValueError(f"{name} = {value}, expected two or more different values")
+            raise ValueError(f"{name} = {value}; expected two or more different values")
         return Choices(values)
     if not isinstance(value, dict):
         raise TypeError(
-            f"{name} = {value!r}, expected a list of values or a table as in "
+            f"{name} = {value!r}; expected a list of values or a table as in "
             "{ low = 1e-4, high = 1e-2, log = true }"
         )
     return _range(name, value, rule)
@@ -121,19 +121,19 @@ def _range(name: str, table: Mapping[str, Any], rule: Rule) -> Range:
     known = ("low", "high", "log", "step", "count")
     for key in table:
         if key not in known:
-            raise ValueError(f"{name} has {key!r}, expected {', '.join(known)}")
+            raise ValueError(f"{name} has {key!r}; expected {', '.join(known)}")
     for key in ("low", "high"):
         x = table.get(key)
         if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x):
-            raise ValueError(f"{name}: {key} = {x!r}, expected a number")
+            raise ValueError(f"{name}: {key} = {x!r}; expected a number")
     low, high = rule(name, table["low"]), rule(name, table["high"])
     if not low < high:
-        raise ValueError(f"{name}: low = {low}, high = {high}, expected low < high")
+        raise ValueError(f"{name}: low = {low}, high = {high}; expected low < high")
     log = table.get("log", False)
     if not isinstance(log, bool):
-        raise TypeError(f"{name}: log = {log!r}, expected true or false")
+        raise TypeError(f"{name}: log = {log!r}; expected true or false")
     if log and low <= 0:
-        raise ValueError(f"{name}: low = {low}, expected more than 0 with log")
+        raise ValueError(f"{name}: low = {low}; expected more than 0 with log")
     whole = _is_whole(rule) or (isinstance(low, int) and isinstance(high, int))
     step, count = table.get("step", 1), table.get("count")
     Whole(1)(f"{name}: step", step)

@@ -55,7 +55,7 @@ class Sweep:
         table = self.table
         for key in ("task", "recipe", "search"):
             if not isinstance(table[key], str):
-                raise TypeError(f"{key} = {table[key]!r}, expected text")
+                raise TypeError(f"{key} = {table[key]!r}; expected text")
         if tasks.is_place(table["task"]):
             raise ValueError(
                 f"task = {table['task']!r} is a place in code, which a sweep does not run; "
@@ -65,18 +65,18 @@ class Sweep:
             raise unknown("search", table["search"], SEARCHES)
         for key in ("task_options", "training", "space"):
             if not isinstance(table[key], dict):
-                raise TypeError(f"{key} = {table[key]!r}, expected a table [{key}]")
+                raise TypeError(f"{key} = {table[key]!r}; expected a table [{key}]")
         if not isinstance(table["seeds"], list) or not table["seeds"]:
-            raise TypeError(f"seeds = {table['seeds']!r}, expected a list as in [0, 1]")
+            raise TypeError(f"seeds = {table['seeds']!r}; expected a list as in [0, 1]")
         for seed in (*table["seeds"], table["seed"]):
             Whole(0)("seed", seed)
         if len(set(table["seeds"])) < len(table["seeds"]):
-            raise ValueError(f"seeds = {table['seeds']}, expected none twice")
+            raise ValueError(f"seeds = {table['seeds']}; expected none twice")
         for key in ("layers", "trials"):
             if table[key] is not None:
                 Whole(1)(key, table[key])
         if (table["trials"] is None) != (table["search"] == GRID):
-            wants = "tries all, expected no" if table["search"] == GRID else "needs a number of"
+            wants = "tries all; expected no" if table["search"] == GRID else "needs a number of"
             raise ValueError(f"search = {table['search']!r} {wants} trials")
         for key, value in table["training"].items():
             _check_setting("training", key, value)
@@ -84,7 +84,7 @@ class Sweep:
             _model("model", table["model"])
         _ = self.task  # what is wrong with it comes out here
         if not self.space:
-            raise ValueError("[space] is empty, expected something to vary")
+            raise ValueError("[space] is empty; expected something to vary")
 
     @cached_property
     def task(self) -> Task:
@@ -103,7 +103,7 @@ class Sweep:
         for key, value in self.table["space"].items():
             if key in ("sizes", "training"):
                 if not isinstance(value, dict):
-                    raise TypeError(f"space.{key} = {value!r}, expected a table [space.{key}]")
+                    raise TypeError(f"space.{key} = {value!r}; expected a table [space.{key}]")
                 for inner, x in value.items():
                     found[f"{key}.{inner}"] = read(f"{key}.{inner}", x, self._rule(key, inner))
             else:
@@ -114,7 +114,7 @@ class Sweep:
         if key == "training":
             if inner in ("seed", *self.table["training"]):
                 why = "is what `seeds` says" if inner == "seed" else "stands in [training] too"
-                raise ValueError(f"training.{inner} {why}, expected it in one place")
+                raise ValueError(f"training.{inner} {why}; expected it in one place")
             if inner not in RULES:
                 raise unknown("setting", inner, RULES, " in [space.training]")
             return RULES[inner]
@@ -130,7 +130,7 @@ class Sweep:
     def _size(self, name: str, value: Any) -> Any:
         """A size that one of the models has."""
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected a number")
+            raise TypeError(f"{name}={value!r} is a {type(value).__name__}; expected a number")
         varied = self.table["space"].get("model")
         models = [self._model] if varied is None else read("model", varied, _model).points("model")
         plain = [model.partition(":")[0] for model in models]
@@ -199,7 +199,7 @@ def _below(key: str, draw: Draw) -> dict[str, Any]:
 
 def _check_setting(table: str, key: str, value: Any) -> None:
     if key == "seed":
-        raise ValueError(f"{table}.seed is what `seeds` says, expected it in one place")
+        raise ValueError(f"{table}.seed is what `seeds` says; expected it in one place")
     if key not in RULES:
         raise unknown("setting", key, RULES, f" in [{table}]")
     RULES[key](key, None if value == NONE else value)
@@ -207,7 +207,7 @@ def _check_setting(table: str, key: str, value: Any) -> None:
 
 def _model(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} = {value!r}, expected a name of `slicekit models`")
+        raise TypeError(f"{name} = {value!r}; expected a name of `slicekit models`")
     catalogue.check_name(value)
     return value
 

@@ -9,8 +9,9 @@ import math
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.tasks.base import Batch, Task
-from slicekit.tasks.ranges import check_range_of_lengths, check_split, check_whole, draw_lengths
+from slicekit.tasks.ranges import check_range_of_lengths, check_split, draw_lengths
 from slicekit.tasks.series_task import SERIES
 
 CHANNELS, WAVES = 2, 3
@@ -51,7 +52,7 @@ class Areas(Task):
         check_whole("samples", samples, self.shortest)
         for name, value in (("noise", noise), ("fold", fold)):
             if not 0 <= value < math.inf:
-                raise ValueError(f"{name}={value}, expected 0 or more")
+                raise ValueError(f"{name}={value}; expected 0 or more")
         both = (samples, samples)
         super().__init__(train_lengths=both, validation_lengths=both, test_lengths=both)
         self.noise, self.fold = noise, fold

@@ -18,9 +18,9 @@ def check_closure(table: Tensor) -> None:
     check_shape("table", table, ("order", "order"))
     order = table.shape[0]
     if order == 0 or table.shape[1] != order:
-        raise ValueError(f"table has shape {tuple(table.shape)}, expected (order, order)")
+        raise ValueError(f"table has shape {tuple(table.shape)}; expected (order, order)")
     if table.is_floating_point() or table.is_complex() or table.dtype == torch.bool:
-        raise TypeError(f"table has dtype {table.dtype}, expected integers")
+        raise TypeError(f"table has dtype {table.dtype}; expected integers")
     check_range("table", table, 0, order - 1, ("row", "column"), f"for {order} elements")
 
 

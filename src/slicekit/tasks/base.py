@@ -183,7 +183,7 @@ class Batch:
 
 def _check_dtype(name: str, tensor: Tensor, expected: torch.dtype) -> None:
     if tensor.dtype != expected:
-        raise TypeError(f"{name} has dtype {tensor.dtype}, expected {expected}")
+        raise TypeError(f"{name} has dtype {tensor.dtype}; expected {expected}")
 
 
 class Task(ABC):

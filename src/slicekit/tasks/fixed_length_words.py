@@ -6,9 +6,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.tasks.base import Batch
 from slicekit.tasks.groups import Group
-from slicekit.tasks.ranges import check_range_of_lengths, check_split, check_whole, draw_lengths
+from slicekit.tasks.ranges import check_range_of_lengths, check_split, draw_lengths
 from slicekit.tasks.word_problems import WordProblem
 
 SPLIT_SEED = 1234
@@ -73,7 +74,7 @@ class FixedLengthWords(WordProblem):
         self._training = self.sequences * 4 // 5
         if self.sequences < 2:
             raise ValueError(
-                f"letters={self.letters.tolist()} make one word of length {length}, expected "
+                f"letters={self.letters.tolist()} make one word of length {length}; expected "
                 "two or more to split"
             )
 
@@ -105,7 +106,7 @@ class FixedLengthWords(WordProblem):
         if high > self.length or (split == "validation" and not whole):
             least = "at most " if split == "train" else ""
             raise ValueError(
-                f"lengths={lengths}, expected {least}({self.length}, {self.length}) for the split "
+                f"lengths={lengths}; expected {least}({self.length}, {self.length}) for the split "
                 f"{split}: the words of {self.name} have one length"
             )
         check_whole("batch", batch)

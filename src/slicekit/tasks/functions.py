@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicekit.checks import check_lengths, check_range, check_shape, first_true
+from slicekit.checks import check_lengths, check_range, check_shape, check_whole, first_true
 from slicekit.paths import valid_mask
 from slicekit.tasks.base import Batch, Task
-from slicekit.tasks.ranges import check_range_of_lengths, check_split, check_whole
+from slicekit.tasks.ranges import check_range_of_lengths, check_split
 
 _PLACES = ("sequence", "position")
 
@@ -63,7 +63,7 @@ def from_function(
     """
     if not callable(function):
         raise TypeError(
-            f"function={function!r} is a {type(function).__name__}, expected a function"
+            f"function={function!r} is a {type(function).__name__}; expected a function"
         )
     return _FunctionTask(
         function,
@@ -123,7 +123,7 @@ def _as_batch(returned: Any, batch: int) -> Batch:
     if not isinstance(returned, tuple | list) or not 2 <= len(returned) <= 4:
         size = f" of {len(returned)}" if isinstance(returned, tuple | list) else ""
         raise TypeError(
-            f"it is a {type(returned).__name__}{size}, expected a Batch, (inputs, targets), "
+            f"it is a {type(returned).__name__}{size}; expected a Batch, (inputs, targets), "
             "(inputs, targets, supervised) or (inputs, targets, supervised, lengths)"
         )
     inputs, targets, *others = returned
@@ -134,14 +134,14 @@ def _as_batch(returned: Any, batch: int) -> Batch:
     _check_integers("targets", targets)
     width = inputs.shape[1]
     if width == 0:
-        raise ValueError(f"inputs has shape {tuple(inputs.shape)}, expected at least one position")
+        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; expected at least one position")
     lengths = check_lengths([width] * batch if lengths is None else lengths, batch, width)
     valid = valid_mask(lengths, width)
     if supervised is None:
         supervised = valid
     check_shape("supervised", supervised, tuple(inputs.shape))
     if supervised.dtype != torch.bool:
-        raise TypeError(f"supervised has dtype {supervised.dtype}, expected torch.bool")
+        raise TypeError(f"supervised has dtype {supervised.dtype}; expected torch.bool")
     return Batch(
         inputs.long().masked_fill(~valid, 0),
         targets.long().masked_fill(~supervised, 0),
@@ -152,7 +152,7 @@ def _as_batch(returned: Any, batch: int) -> Batch:
 
 def _check_integers(name: str, tensor: Tensor) -> None:
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"{name} has dtype {tensor.dtype}, expected integers")
+        raise TypeError(f"{name} has dtype {tensor.dtype}; expected integers")
 
 
 def _check_classes(batch: Batch, vocabulary: int, outputs: int) -> None:
@@ -162,11 +162,11 @@ def _check_classes(batch: Batch, vocabulary: int, outputs: int) -> None:
     check_range("inputs", batch.inputs, 0, vocabulary - 1, _PLACES, because)
     check_range("targets", batch.targets, 0, outputs - 1, _PLACES, f"for {outputs} outputs")
     if not batch.supervised.any():
-        raise ValueError("supervised holds no position, expected at least one")
+        raise ValueError("supervised holds no position; expected at least one")
     past_end = batch.supervised & ~valid_mask(batch.lengths, width)
     if past_end.any():
         sequence, position = first_true(past_end)
         raise ValueError(
-            f"supervised holds position {position} of sequence {sequence}, expected none past its "
+            f"supervised holds position {position} of sequence {sequence}; expected none past its "
             f"length {int(batch.lengths[sequence])}"
         )

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.suggestions import unknown
 from slicekit.tasks.axioms import (
     check_associativity,
@@ -23,7 +24,6 @@ from slicekit.tasks.axioms import (
     find_generators,
     reached,
 )
-from slicekit.tasks.ranges import check_whole
 
 Permutation: TypeAlias = tuple[int, ...]
 
@@ -230,7 +230,7 @@ def named_group(name: str) -> Group:
 def _check_permutations(generators: Sequence[Sequence[int]]) -> list[Permutation]:
     given = [tuple(generator) for generator in generators]
     if not given or not given[0]:
-        raise ValueError(f"generators={generators}, expected at least one permutation")
+        raise ValueError(f"generators={generators}; expected at least one permutation")
     points = len(given[0])
     for generator in given:
         if sorted(generator) != list(range(points)):

@@ -11,9 +11,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.paths import valid_mask
 from slicekit.tasks.base import Batch, Task
-from slicekit.tasks.ranges import check_split, check_whole, draw_lengths
+from slicekit.tasks.ranges import check_split, draw_lengths
 
 
 class Language(Task):
@@ -71,7 +72,7 @@ class Language(Task):
     def oracle(self, tokens: Sequence[int]) -> list[int | None]:
         """The answer at the last token, nothing before it."""
         if len(tokens) < self.shortest:
-            raise ValueError(f"tokens={list(tokens)}, expected at least {self.shortest}")
+            raise ValueError(f"tokens={list(tokens)}; expected at least {self.shortest}")
         return [None] * (len(tokens) - 1) + [self.answer(tokens)]
 
 
@@ -133,7 +134,7 @@ class CycleNavigation(Language):
             elif token == 3:
                 position = self.states - 1 if position == 0 else position - 1
             elif token != 1:
-                raise ValueError(f"tokens holds {token}, expected 1, 2 or 3")
+                raise ValueError(f"tokens holds {token}; expected 1, 2 or 3")
         return 4 + position
 
 

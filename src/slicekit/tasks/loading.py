@@ -88,7 +88,7 @@ def _parted(place: str) -> tuple[str, str]:
     """The file or module, and the name in it."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name or (where[0] == "." and not where.endswith(".py")):
-        raise ValueError(f"task {place!r}, expected module:name or path/to/file.py:name")
+        raise ValueError(f"task {place!r}; expected module:name or path/to/file.py:name")
     return where, name
 
 
@@ -108,9 +108,9 @@ def _as_task(value: Any, place: str, options: dict[str, Any]) -> Task:
         made = call_with(value, place, options)
         if isinstance(made, Task):
             return made
-        raise TypeError(f"{place} returned a {type(made).__name__}, expected a Task")
+        raise TypeError(f"{place} returned a {type(made).__name__}; expected a Task")
     raise TypeError(
-        f"{place} is a {type(value).__name__}, expected a Task, a class derived from Task, or a "
+        f"{place} is a {type(value).__name__}; expected a Task, a class derived from Task, or a "
         "function"
     )
 

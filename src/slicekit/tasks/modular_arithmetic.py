@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.tasks.languages import Language
 from slicekit.tasks.monoids import prefix_products
-from slicekit.tasks.ranges import check_whole
 
 PLUS, MINUS, TIMES, EQUALS, ZERO = 1, 2, 3, 4, 5
 
@@ -94,7 +94,7 @@ class ModularArithmetic(Language):
         *expression, equals = tokens
         if equals != EQUALS or len(expression) % 2 == 0:
             raise ValueError(
-                f"tokens={list(tokens)}, expected digits and operators in turn, then ="
+                f"tokens={list(tokens)}; expected digits and operators in turn, then ="
             )
         value, place = 0, 0
         sign = PLUS
@@ -113,13 +113,13 @@ class ModularArithmetic(Language):
             value = value * self._digit(expression[place + 1]) % self.modulus
             place += 2
         if place < len(expression) and expression[place] not in (PLUS, MINUS):
-            raise ValueError(f"tokens holds {expression[place]} at {place}, expected an operator")
+            raise ValueError(f"tokens holds {expression[place]} at {place}; expected an operator")
         return value, place
 
     def _digit(self, token: int) -> int:
         if not ZERO <= token < ZERO + self.modulus:
             raise ValueError(
-                f"tokens holds {token}, expected a digit, {ZERO}..{ZERO + self.modulus - 1}"
+                f"tokens holds {token}; expected a digit, {ZERO}..{ZERO + self.modulus - 1}"
             )
         return token - ZERO
 

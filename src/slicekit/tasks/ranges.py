@@ -6,6 +6,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
+
 SPLITS = ("train", "validation", "test")
 
 
@@ -42,24 +44,13 @@ def check_range_of_lengths(name: str, lengths: Sequence[int], shortest: int = 1)
 
     >>> check_range_of_lengths("train_lengths", (5, 3))
     Traceback (most recent call last):
-    ValueError: train_lengths=(5, 3), expected (low, high) with 1 <= low <= high
+    ValueError: train_lengths=(5, 3); expected (low, high) with 1 <= low <= high
     """
     ends = tuple(lengths) if isinstance(lengths, Sequence) else ()
     whole = all(isinstance(end, Integral) and not isinstance(end, bool) for end in ends)
     if len(ends) != 2 or not whole or not shortest <= ends[0] <= ends[1]:
-        raise ValueError(f"{name}={lengths!r}, expected (low, high) with {shortest} <= low <= high")
+        raise ValueError(f"{name}={lengths!r}; expected (low, high) with {shortest} <= low <= high")
     return int(ends[0]), int(ends[1])
-
-
-def check_whole(name: str, value: int, least: int = 1) -> None:
-    """Raise ValueError unless the value is an integer of at least so much.
-
-    >>> check_whole("modulus", 1, least=2)
-    Traceback (most recent call last):
-    ValueError: modulus=1, expected an integer of at least 2
-    """
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r}, expected an integer of at least {least}")
 
 
 def check_split(split: str) -> None:
@@ -67,7 +58,7 @@ def check_split(split: str) -> None:
 
     >>> check_split("dev")
     Traceback (most recent call last):
-    ValueError: split='dev', expected one of train, validation, test
+    ValueError: split='dev'; expected one of train, validation, test
     """
     if split not in SPLITS:
-        raise ValueError(f"split={split!r}, expected one of {', '.join(SPLITS)}")
+        raise ValueError(f"split={split!r}; expected one of {', '.join(SPLITS)}")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from slicekit.checks import check_whole
 from slicekit.paths import Filling, LastValue, alike
 from slicekit.tasks.base import Batch, Task
-from slicekit.tasks.ranges import SPLITS, check_range_of_lengths, check_split, check_whole
+from slicekit.tasks.ranges import SPLITS, check_range_of_lengths, check_split
 
 if TYPE_CHECKING:
     from slicekit.tasks.archives import Series
@@ -134,10 +135,10 @@ class SeriesTask(Task):
 
 def _check(split: str, series: "Series", train: "Series") -> None:
     if len(series) == 0:
-        raise ValueError(f"{split} holds no series, expected at least one")
+        raise ValueError(f"{split} holds no series; expected at least one")
     if len(series.classes) == 0:
         raise ValueError(
-            f"{split} has numbers for answers, expected classes; for regression see "
+            f"{split} has numbers for answers; expected classes; for regression see "
             "slicekit.SliceRegressor"
         )
     for what in ("channels", "classes"):

@@ -95,7 +95,7 @@ class WordProblem(Task):
         """The running products: permutations one after the other, or steps through the table."""
         for token in tokens:
             if not 0 <= token < self.outputs:
-                raise ValueError(f"tokens holds {token}, expected 0..{self.outputs - 1}")
+                raise ValueError(f"tokens holds {token}; expected 0..{self.outputs - 1}")
         permutations = self.group.permutations
         targets: list[int | None] = []
         if permutations is None:
@@ -118,7 +118,7 @@ def _check_letters(letters: Sequence[int] | None, group: Group) -> Tensor:
     given = sorted(set(letters))
     if not given or given[0] < 0 or given[-1] >= group.order:
         raise ValueError(
-            f"letters={list(letters)}, expected at least one element of the group {group.name}, "
+            f"letters={list(letters)}; expected at least one element of the group {group.name}, "
             f"0..{group.order - 1}"
         )
     return torch.tensor(given)

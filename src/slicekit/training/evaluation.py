@@ -238,7 +238,7 @@ def as_task(task: Task | Callable[..., Any], model: nn.Module) -> Task:
     if isinstance(task, Task):
         return task
     if isinstance(task, type) or not callable(task):
-        raise TypeError(f"task={task!r}, expected a Task or a function that draws batches")
+        raise TypeError(f"task={task!r}; expected a Task or a function that draws batches")
     vocabulary, outputs = getattr(model, "vocabulary", None), getattr(model, "outputs", None)
     if not (isinstance(vocabulary, int) and isinstance(outputs, int)):
         raise TypeError(

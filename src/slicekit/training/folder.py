@@ -103,7 +103,7 @@ class RunFolder:
         for path in (self.metrics, self.checkpoints, self.plots):
             if path.is_symlink():
                 raise ValueError(
-                    f"{path} is a link to {os.readlink(path)}, expected a part of the run's own "
+                    f"{path} is a link to {os.readlink(path)}; expected a part of the run's own "
                     "folder, since it is written to. Nothing was changed; to keep a run elsewhere, "
                     "make its whole folder a link"
                 )
@@ -113,7 +113,7 @@ class RunFolder:
         own = (self.config, self.metrics, self.best, self.model)
         for path in (*own, *list_checkpoints(self.checkpoints)):
             if path.exists() and not path.is_file():
-                raise ValueError(f"{path} is no file, expected one that a run wrote")
+                raise ValueError(f"{path} is no file; expected one that a run wrote")
 
     def settings(self, given: Settings | None, resume: bool) -> Settings:
         """The settings to train with here: those given, or those of the run that is there.

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from slicekit.checks import HALF
 from slicekit.tasks.base import Batch
 from slicekit.training.processes import Processes
 
@@ -48,7 +49,7 @@ class Labels:
         """
         x = x.flatten(0, 1)
         x = x if self.places is None else x.index_select(0, self.places)
-        return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        return x.float() if x.dtype in HALF else x
 
 
 def spread(features: Tensor, targets: Tensor, counts: Tensor, processes: Processes) -> Tensor:

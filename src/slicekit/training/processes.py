@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from slicekit.descriptions.checks import check_whole
 from slicekit.parallel.failures import LostRank
 from slicekit.tasks.base import Batch
 
@@ -61,10 +62,7 @@ class Parallel:
             value = getattr(self, name)
             if value is None and name == "data":
                 continue
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name}={value!r}; expected a whole number")
-            if value < 1:
-                raise ValueError(f"{name}={value}; expected at least 1")
+            check_whole(name, value, of=int)
 
     @property
     def processes(self) -> int:

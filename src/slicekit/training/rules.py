@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from slicekit.descriptions.checks import check_whole
+
 
 class Rule(Protocol):
     """Checks a value: gives it back in its proper form, or raises in the user's words."""
@@ -19,18 +21,14 @@ class Whole:
 
     >>> Whole(1)("steps", 0)
     Traceback (most recent call last):
-    ValueError: steps=0, expected an integer of at least 1
+    ValueError: steps=0; expected at least 1
     """
 
     least: int
 
     def __call__(self, name: str, value: Any) -> int:
         """The integer."""
-        expected = f"expected an integer of at least {self.least}"
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name}={value!r} is a {type(value).__name__}, {expected}")
-        if value < self.least:
-            raise ValueError(f"{name}={value}, {expected}")
+        check_whole(name, value, self.least, of=int)
         return value
 
 
@@ -40,7 +38,7 @@ class Real:
 
     >>> Real("[0, 1)")("warmup", 1)
     Traceback (most recent call last):
-    ValueError: warmup=1.0, expected a number in [0, 1)
+    ValueError: warmup=1.0; expected a number in [0, 1)
     """
 
     interval: str
@@ -49,13 +47,13 @@ class Real:
         """The number, as a float."""
         expected = f"expected a number in {self.interval}"
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"{name}={value!r} is a {type(value).__name__}, {expected}")
+            raise TypeError(f"{name}={value!r} is a {type(value).__name__}; {expected}")
         number = float(value)
         low, high = (float(end) for end in self.interval[1:-1].split(","))
         above = number >= low if self.interval[0] == "[" else number > low
         below = number <= high if self.interval[-1] == "]" else number < high
         if not (above and below and math.isfinite(number)):
-            raise ValueError(f"{name}={number}, {expected}")
+            raise ValueError(f"{name}={number}; {expected}")
         return number
 
 
@@ -65,13 +63,13 @@ class Flag:
 
     >>> Flag()("autocast", 1)
     Traceback (most recent call last):
-    TypeError: autocast=1 is a int, expected true or false
+    TypeError: autocast=1 is a int; expected true or false
     """
 
     def __call__(self, name: str, value: Any) -> bool:
         """The flag."""
         if not isinstance(value, bool):
-            raise TypeError(f"{name}={value!r} is a {type(value).__name__}, expected true or false")
+            raise TypeError(f"{name}={value!r} is a {type(value).__name__}; expected true or false")
         return value
 
 
@@ -81,7 +79,7 @@ class Pair:
 
     >>> Pair(Whole(1), ordered=True)("lengths", (40, 3))
     Traceback (most recent call last):
-    ValueError: lengths=(40, 3), expected the lower end first
+    ValueError: lengths=(40, 3); expected the lower end first
     """
 
     rule: Rule
@@ -90,10 +88,10 @@ class Pair:
     def __call__(self, name: str, value: Any) -> tuple[Any, Any]:
         """The two values."""
         if not isinstance(value, tuple | list) or len(value) != 2:
-            raise TypeError(f"{name}={value!r}, expected two values")
+            raise TypeError(f"{name}={value!r}; expected two values")
         first, second = (self.rule(f"{name}[{i}]", x) for i, x in enumerate(value))
         if self.ordered and first > second:
-            raise ValueError(f"{name}={(first, second)}, expected the lower end first")
+            raise ValueError(f"{name}={(first, second)}; expected the lower end first")
         return first, second
 
 

@@ -185,7 +185,7 @@ def check_growth(settings: Settings, lengths: tuple[int, int]) -> None:
     start = settings.grow_from
     if start is not None and not lengths[0] <= start <= lengths[1]:
         raise ValueError(
-            f"grow_from={start}, expected a length within those to train on, "
+            f"grow_from={start}; expected a length within those to train on, "
             f"{lengths[0]}..{lengths[1]}"
         )
 

@@ -50,7 +50,7 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
 
 def _key(key: object, path: tuple[str, ...]) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"the key {key!r}{_place(path)} is a {type(key).__name__}, expected text")
+        raise TypeError(f"the key {key!r}{_place(path)} is a {type(key).__name__}; expected text")
     return key if BARE.fullmatch(key) else _text(key)
 
 

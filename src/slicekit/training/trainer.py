@@ -56,7 +56,7 @@ class Trainer:
         """Prepare everything, without a step."""
         if settings.batch < processes.shares:
             raise ValueError(
-                f"batch={settings.batch}, expected at least one sequence for each of "
+                f"batch={settings.batch}; expected at least one sequence for each of "
                 f"{processes.shares} processes"
             )
         self.model, self.task, self.settings, self.processes = model, task, settings, processes

@@ -129,11 +129,11 @@ def test_all_reasons_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_checksum_is_compared(tmp_path: Path) -> None:
     right = hashlib.sha256(zipped()).hexdigest()
     with serving(site()) as there:
-        with pytest.raises(DownloadError, match=f"SHA-256 {right}, expected {'0' * 64}"):
+        with pytest.raises(DownloadError, match=f"SHA-256 {right}; expected {'0' * 64}"):
             get(there, tmp_path, sha256="0" * 64)
         assert left(tmp_path) == []
         get(there, tmp_path, sha256=right.upper())
-        with pytest.raises(ValueError, match="sha256='12', expected 64 hexadecimal digits"):
+        with pytest.raises(ValueError, match="sha256='12'; expected 64 hexadecimal digits"):
             get(there, tmp_path, sha256="12")
     assert len(load("Walks", tmp_path).train) == 2
 

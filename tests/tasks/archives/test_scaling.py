@@ -61,7 +61,7 @@ def test_channels_that_never_change_or_were_never_seen_are_safe() -> None:
 
 def test_errors_of_scaling() -> None:
     series = Series.of([np.zeros((2, 3))], [0.0])
-    with pytest.raises(ValueError, match="series has 3 channels, expected 1"):
+    with pytest.raises(ValueError, match="series has 3 channels; expected 1"):
         Scaling((0.0,), (1.0,))(series)
     with pytest.raises(ValueError, match="series is empty"):
         Scaling.fit(series.select([]))

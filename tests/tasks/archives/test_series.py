@@ -92,7 +92,7 @@ def test_no_series_at_all() -> None:
 
 
 def test_cases_of_other_shapes_are_named() -> None:
-    with pytest.raises(ValueError, match=r"^cases\[1\] has shape \(2, 1\), expected \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"^cases\[1\] has shape \(2, 1\); expected \(2, 3\)"):
         Series.of([np.zeros((2, 3)), np.zeros((2, 1))], [0.0, 0.0])
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from slicekit.descriptions.checks import check_count, check_positive
+from slicekit.descriptions.checks import check_positive, check_whole
 
 
 @runtime_checkable
@@ -143,7 +143,7 @@ class Pointwise(eqx.Module):
 
     def __init__(self, module: Callable[[Array], Array], channels: int, scale: float = 1.0) -> None:
         """Keep the module."""
-        check_count("channels", channels)
+        check_whole("channels", channels)
         check_positive("scale", scale)
         self.module, self.count, self.scale = module, channels, scale
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.jax.checks import Lengths, check_lengths, check_range, check_shape, concrete
 from slicekit.jax.layers.block import Block, Wiring
 from slicekit.jax.layers.linear import Embedding, Linear, Norm
@@ -77,7 +77,7 @@ class SequenceModel(eqx.Module):
         key: Array,
     ) -> None:
         """Build embedding, blocks and head."""
-        check_count("width", width)
+        check_whole("width", width)
         if (vocabulary is None) == (channels is None):
             raise ValueError(
                 f"vocabulary={vocabulary}, channels={channels}; expected exactly one of them"
@@ -93,7 +93,7 @@ class SequenceModel(eqx.Module):
         for_embedding, for_heads, for_blocks = jax.random.split(key, 3)
         if blocks is None:
             assert mixer is not None
-            check_count("layers", layers)
+            check_whole("layers", layers)
             keys = jax.random.split(for_blocks, (layers, 2))
             blocks = [Block(mixer(width, a), width, wiring, dropout, key=b) for a, b in keys]
         if len(blocks) == 0:
@@ -101,11 +101,11 @@ class SequenceModel(eqx.Module):
         self.vocabulary, self.channels, self.outputs = vocabulary, channels, outputs
         self.width, self.pool, self.blocks = width, pool, list(blocks)
         if vocabulary is not None:
-            check_count("vocabulary", vocabulary)
+            check_whole("vocabulary", vocabulary)
             self.embedding = Embedding(vocabulary, width, key=for_embedding)
         else:
             assert channels is not None
-            check_count("channels", channels)
+            check_whole("channels", channels)
             self.embedding = Linear(channels, width, key=for_embedding) if embed else None
         self.final_norm = wiring.before_mixer if final_norm is None else final_norm
         self.norm = wiring.norm.module(width) if self.final_norm else None
@@ -113,7 +113,7 @@ class SequenceModel(eqx.Module):
         if len(sizes) == 0:
             raise ValueError("outputs=(); expected at least one size")
         for size in sizes:
-            check_count("outputs", size)
+            check_whole("outputs", size)
         keys = jax.random.split(for_heads, len(sizes))
         self.heads = [Linear(width, size, key=k) for size, k in zip(sizes, keys, strict=True)]
 

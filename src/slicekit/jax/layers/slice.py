@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.jax.checks import (
     Lengths,
     check_floating,
@@ -100,7 +100,7 @@ class SLiCE(eqx.Module):
         key: Array,
     ) -> None:
         """Make the parameters."""
-        check_count("channels", channels)
+        check_whole("channels", channels)
         if not isinstance(structure, Structure):
             raise TypeError(f"structure={structure!r}; expected a structure such as BlockDiagonal")
         drive = TimeAndInput() if drive is None else drive

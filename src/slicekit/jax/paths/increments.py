@@ -42,7 +42,7 @@ def increments(
     batch, length, _ = values.shape
     if length == 0:
         raise ValueError(
-            f"values has shape {tuple(values.shape)}, expected a length of at least one"
+            f"values has shape {tuple(values.shape)}; expected a length of at least one"
         )
     valid = None
     if lengths is not None:

@@ -6,7 +6,7 @@ Nothing is divided by time. A zero increment changes nothing, so zero padding is
 import jax.numpy as jnp
 from jax import Array
 
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.jax.checks import check_floating, check_same, check_shape
 from slicekit.jax.native import log_signatures as native
 from slicekit.jax.paths.lie_bases import LieBasis
@@ -44,7 +44,7 @@ def log_signatures(
             [1. , 1. , 0. ]]], dtype=float32)
     """
     check_increments(increments, basis)
-    check_count("window", window)
+    check_whole("window", window)
     if not stream and native.suits(increments, basis):
         return native.log_signatures(increments, basis, window)
     found = of_runs(in_windows(increments, window), basis, stream=stream)

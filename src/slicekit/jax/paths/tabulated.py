@@ -41,7 +41,7 @@ class Tabulated(eqx.Module):
         check_floating("table", table)
         check_shape("index", index, ("batch", "length"))
         if not jnp.issubdtype(index.dtype, jnp.integer):
-            raise TypeError(f"index has dtype {index.dtype}, expected integers")
+            raise TypeError(f"index has dtype {index.dtype}; expected integers")
         rows = table.shape[0]
         why = f"for a table of {rows} rows"
         check_range("index", index, -1, rows - 1, ("batch", "position"), why)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from slicekit.descriptions.checks import check_count
+from slicekit.descriptions.checks import check_whole
 from slicekit.descriptions.words import expanded_size
 from slicekit.jax.checks import check_floating, check_same, check_shape
 
@@ -33,7 +33,7 @@ def signature(increments: Array, depth: int, *, stream: bool = False) -> Array:
     """
     check_shape("increments", increments, (..., "length", "channels"))
     check_floating("increments", increments)
-    check_count("depth", depth)
+    check_whole("depth", depth)
     before: Levels = []
     results: Levels = []
     for level in range(1, depth + 1):

@@ -61,10 +61,10 @@ def check_times(times: Array, values: Array, valid: Array | None = None) -> Arra
     check_array("times", times)
     if times.shape not in ((length,), (batch, length)):
         raise ValueError(
-            f"times has shape {tuple(times.shape)}, expected ({length},) or ({batch}, {length})"
+            f"times has shape {tuple(times.shape)}; expected ({length},) or ({batch}, {length})"
         )
     if jnp.issubdtype(times.dtype, jnp.complexfloating) or times.dtype == bool:
-        raise TypeError(f"times has dtype {times.dtype}, expected real numbers")
+        raise TypeError(f"times has dtype {times.dtype}; expected real numbers")
     _check_strict(times, valid)
     return times if times.ndim == 2 else times[None]
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from slicekit.descriptions.checks import check_chosen
 from slicekit.jax.scans.base import Recurrence, Scan, Solution, contract, dense_inputs
 from slicekit.jax.structures import BlockTransition, Transition
 
@@ -33,8 +34,7 @@ class Associative(Scan):
 
     def __post_init__(self) -> None:
         """Check the chunk."""
-        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
-            raise ValueError(f"chunk={self.chunk}; expected at least 1, or None")
+        check_chosen("chunk", self.chunk)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Prefix products applied to the initial state, or to the one that a chunk starts from.

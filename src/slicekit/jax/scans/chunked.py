@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from slicekit.descriptions.checks import check_chosen
 from slicekit.jax.scans.associative import prefixes
 from slicekit.jax.scans.base import (
     FromIncrements,
@@ -40,8 +41,7 @@ class Chunked(Scan):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
-            raise ValueError(f"size={self.size}; expected at least 1, or None")
+        check_chosen("size", self.size)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Scan over the chunks; what is left over is one shorter chunk."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from slicekit.descriptions.checks import check_chosen
 from slicekit.scans.base import Recurrence, Scan, Solution
 from slicekit.scans.inputs import Outer
 from slicekit.scans.opaque import run_opaque
@@ -47,8 +48,7 @@ class Chunked(Scan):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
-            raise ValueError(f"size={self.size}; expected at least 1, or None")
+        check_chosen("size", self.size)
 
     def run(self, recurrence: Recurrence) -> Solution:
         """Run the chunks one after the other.

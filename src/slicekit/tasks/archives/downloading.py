@@ -68,7 +68,7 @@ def download(
         InUse: if another process is bringing the same set to the same folder.
     """
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        raise ValueError(f"sha256={sha256!r}, expected 64 hexadecimal digits")
+        raise ValueError(f"sha256={sha256!r}; expected 64 hexadecimal digits")
     root = data_folder() if folder is None else Path(folder).expanduser()
     candidates = sources(name, mirror)
     # Two at once would write one part, and each would move away what the other has put there.
@@ -145,7 +145,7 @@ def _obtain(
 
 def _check(url: str, found: str, expected: str | None) -> None:
     if expected is not None and found != expected.lower():
-        raise DownloadError(f"{url}: what came has the SHA-256 {found}, expected {expected}")
+        raise DownloadError(f"{url}: what came has the SHA-256 {found}; expected {expected}")
 
 
 def _check_text(url: str, file: Path) -> None:

@@ -72,7 +72,7 @@ def fetch(
             it. If it is too large, nothing is kept.
     """
     if not url.lower().startswith(("http://", "https://")):
-        raise DownloadError(f"{url}: expected an address that starts with http:// or https://")
+        raise DownloadError(f"{url}; expected an address that starts with http:// or https://")
     part, forward = _Part(file), _Forward(watch)
     reason: Exception = OSError("no attempt was made")
     for attempt in range(patience.attempts):

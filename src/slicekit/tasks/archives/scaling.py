@@ -42,7 +42,7 @@ class Scaling:
         )
         if not fits:
             raise ValueError(
-                f"minimum={self.minimum} and maximum={self.maximum}, expected as many finite "
+                f"minimum={self.minimum} and maximum={self.maximum}; expected as many finite "
                 "numbers in each, none of the first above that of the second"
             )
 
@@ -57,7 +57,7 @@ class Scaling:
             ValueError: if there is no case.
         """
         if len(series) == 0:
-            raise ValueError("series is empty, expected at least one case")
+            raise ValueError("series is empty; expected at least one case")
         lows, highs = [], []
         for values in series.observations.unbind(1):
             seen = values[~values.isnan()]
@@ -77,7 +77,7 @@ class Scaling:
         """
         if series.channels != len(self.minimum):
             raise ValueError(
-                f"series has {series.channels} channels, expected {len(self.minimum)}, "
+                f"series has {series.channels} channels; expected {len(self.minimum)}, "
                 "those that the scaling was fitted on"
             )
         observations = torch.empty_like(series.observations)

@@ -54,24 +54,24 @@ class Series:
         for name, dtype in wanted.items():
             if getattr(self, name).dtype != dtype:
                 raise TypeError(
-                    f"{name} has dtype {getattr(self, name).dtype}, expected {dtype} "
+                    f"{name} has dtype {getattr(self, name).dtype}; expected {dtype} "
                     f"for {len(self.classes)} classes"
                 )
         if cases and self.lengths.min() < 1:
             raise ValueError(
-                f"lengths holds {int(self.lengths.min())}, expected at least 1 observation in each "
+                f"lengths holds {int(self.lengths.min())}; expected at least 1 observation in each "
                 "case"
             )
         if int(self.lengths.sum()) != total:
             raise ValueError(
-                f"lengths add up to {int(self.lengths.sum())}, expected {total}, the number of "
+                f"lengths add up to {int(self.lengths.sum())}; expected {total}, the number of "
                 "observations"
             )
         if cases and self.classes:
             low, high = self.answers.aminmax()
             if low < 0 or high >= len(self.classes):
                 raise ValueError(
-                    f"answers lie in {int(low)}..{int(high)}, expected 0..{len(self.classes) - 1} "
+                    f"answers lie in {int(low)}..{int(high)}; expected 0..{len(self.classes) - 1} "
                     f"for {len(self.classes)} classes"
                 )
 
@@ -104,13 +104,13 @@ class Series:
         """
         listed = list(cases)
         if not listed:
-            raise ValueError("cases is empty, expected at least one series")
+            raise ValueError("cases is empty; expected at least one series")
         channels, lengths = listed[0].shape[-1], [len(case) for case in listed]
         observations = np.empty((sum(lengths), channels), dtype=np.float32)
         for row, stop in enumerate(accumulate(lengths)):
             case, shape = listed[row], (lengths[row], channels)
             if case.shape != shape:
-                raise ValueError(f"cases[{row}] has shape {case.shape}, expected {shape}")
+                raise ValueError(f"cases[{row}] has shape {case.shape}; expected {shape}")
             observations[stop - lengths[row] : stop] = case
             # The pages of `observations` are made as they are written: nothing is held twice.
             listed[row] = np.empty((0, 0))

@@ -38,7 +38,7 @@ def split_by_order(order: Sequence[int] | Tensor, cases: int | None = None) -> S
     count = len(found) if cases is None else cases
     if found.shape != (count,) or not torch.equal(found.sort().values, torch.arange(count)):
         raise ValueError(
-            f"order has shape {tuple(found.shape)}, expected a permutation of 0..{count - 1}"
+            f"order has shape {tuple(found.shape)}; expected a permutation of 0..{count - 1}"
         )
     # In integers, since 0.7 * 10 is 7 only by luck.
     first, second = 7 * count // 10, 85 * count // 100
@@ -112,7 +112,7 @@ def stratified(
     (tensor([1, 2, 3, 5, 6]), tensor([0, 4]))
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction={fraction}, expected a number between 0 and 1")
+        raise ValueError(f"fraction={fraction}; expected a number between 0 and 1")
     kinds = torch.zeros_like(answers) if answers.is_floating_point() else answers
     held = torch.zeros(len(answers), dtype=torch.bool)
     for kind in kinds.unique():

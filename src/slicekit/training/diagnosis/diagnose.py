@@ -109,7 +109,7 @@ def diagnose(
     for length in asked:
         Whole(1)("lengths", length)
     if not asked:
-        raise ValueError("lengths is empty, expected at least one length")
+        raise ValueError("lengths is empty; expected at least one length")
     Whole(1)("sequences", sequences)
     Whole(0)("seed", seed)
     Whole(1)("part", part)

@@ -8,7 +8,7 @@ from slicekit import figures
 from slicekit.studies.plans import Outcome
 
 
-def draw_lengths(
+def plot_lengths(
     groups: Mapping[str, Sequence[Outcome]],
     path: Path,
     title: str,
