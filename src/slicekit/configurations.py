@@ -76,10 +76,10 @@ def describe(value: Any, place: str) -> Any:
 
 
 def _activation(name: Any) -> type[nn.Module] | None:
-    found = getattr(nn, name, None) if isinstance(name, str) else None
-    own = isinstance(found, type) and issubclass(found, nn.Module)
-    fits = own and (found is nn.Identity or found.__module__ == _ACTIVATIONS)
-    return found if fits else None
+    kind = getattr(nn, name, None) if isinstance(name, str) else None
+    is_module = isinstance(kind, type) and issubclass(kind, nn.Module)
+    fits = is_module and (kind is nn.Identity or kind.__module__ == _ACTIVATIONS)
+    return kind if fits else None
 
 
 def build(described: Any, handed: Mapping[str, type]) -> Any:
@@ -91,10 +91,10 @@ def build(described: Any, handed: Mapping[str, type]) -> Any:
     if "list" in described:
         return [build(x, handed) for x in described["list"]]
     if "nn" in described:
-        found = _activation(described["nn"])
-        if found is None:
+        activation = _activation(described["nn"])
+        if activation is None:
             raise ValueError(f"it names torch.nn.{described['nn']}, which is no activation")
-        return found
+        return activation
     name = described["class"]
     known = handed if described.get("own") else {**handed, **_KNOWN}
     if name not in known:
@@ -144,9 +144,9 @@ def _with_own(
         raise ValueError(f"it describes {needed} numbers, but has {stored}")
     model = _module(build(described, handed))
     _check_dtypes(model, tensors)
-    for name, own in [*model.named_parameters(), *model.named_buffers()]:
+    for name, present in [*model.named_parameters(), *model.named_buffers()]:
         if name in tensors:
-            own.data = own.data.to(tensors[name].dtype)
+            present.data = present.data.to(tensors[name].dtype)
     _take(model, tensors, assign=False)
     return model
 
@@ -190,12 +190,12 @@ class _Allowance(TorchFunctionMode):
 
 
 def _check_dtypes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    for name, own in model.state_dict().items():
-        stored = tensors[name].dtype if name in tensors else own.dtype
-        if own.is_floating_point():
+    for name, present in model.state_dict().items():
+        stored = tensors[name].dtype if name in tensors else present.dtype
+        if present.is_floating_point():
             fits, expected = stored in _FLOATING, "a floating dtype"
         else:
-            fits, expected = stored == own.dtype, str(own.dtype)
+            fits, expected = stored == present.dtype, str(present.dtype)
         if not fits:
             raise ValueError(f"{_MISFIT}: {name} has dtype {stored}; expected {expected}")
 

@@ -204,7 +204,7 @@ class _Shapes:
 
     def numbers(self, pattern: str) -> list[int]:
         """The numbers that the pattern's group catches in names."""
-        return sorted({int(found[1]) for x in self.tensors if (found := re.match(pattern, x))})
+        return sorted({int(match[1]) for x in self.tensors if (match := re.match(pattern, x))})
 
 
 def _tell_slice(shapes: _Shapes) -> Options:
@@ -267,11 +267,11 @@ def _tell_stacked(shapes: _Shapes) -> Options:
 def _agreed(layers: dict[str, Options]) -> Options:
     """What all layers say."""
     (first, told), *others = layers.items()
-    for layer, own in others:
-        for name in told.keys() | own.keys():
-            if told.get(name) != own.get(name):
+    for layer, said in others:
+        for name in told.keys() | said.keys():
+            if told.get(name) != said.get(name):
                 raise ValueError(
-                    f"{layer} has {name}={own.get(name)!r}, but {first} has {told.get(name)!r}; "
+                    f"{layer} has {name}={said.get(name)!r}, but {first} has {told.get(name)!r}; "
                     "expected the same in all layers"
                 )
     return told
@@ -284,9 +284,11 @@ def _unseen(kind: str, module: Any) -> Options:
     if kind == "StackedSLiCE":
         layers = {f"layers.{i}": _unseen("SLiCELayer", x) for i, x in enumerate(module.layers)}
         return _agreed(layers)
-    own = {name: getattr(module, name) for name in ("prenorm", "ff_activation", "dropout_position")}
-    own |= {"dropout_rate": module.drop.p, "norm_eps": module.norm1.eps}
-    return own | _unseen("SLiCE", module.slice)
+    options = {
+        name: getattr(module, name) for name in ("prenorm", "ff_activation", "dropout_position")
+    }
+    options |= {"dropout_rate": module.drop.p, "norm_eps": module.norm1.eps}
+    return options | _unseen("SLiCE", module.slice)
 
 
 def _settle(told: Options, unseen: Options, options: Options) -> Options:
@@ -393,9 +395,9 @@ def _block_names(settings: Options) -> dict[str, str]:
 
 def _model_names(settings: Options) -> dict[str, str]:
     names = _affine("embedding", "embedding", bias=not settings["tokens"])
-    own = _block_names(settings)
+    of_block = _block_names(settings)
     for i in range(settings["num_layers"]):
-        names |= {f"layers.{i}.{a}": f"blocks.{i}.{b}" for a, b in own.items()}
+        names |= {f"layers.{i}.{a}": f"blocks.{i}.{b}" for a, b in of_block.items()}
     if not isinstance(settings["label_dim"], tuple):
         return names | _affine("linear", "heads.0")
     for i in range(len(settings["label_dim"])):
@@ -416,9 +418,9 @@ def _renamed(tensors: Tensors, names: dict[str, str], model: nn.Module) -> Tenso
             f"the checkpoint is no whole model of torch-slices; missing: "
             f"{', '.join(missing) or 'nothing'}; left over: {', '.join(over) or 'nothing'}"
         )
-    own, renamed = model.state_dict(), {}
+    present, renamed = model.state_dict(), {}
     for theirs, ours in names.items():
-        shape, x = own[ours].shape, tensors[theirs].detach()
+        shape, x = present[ours].shape, tensors[theirs].detach()
         # Theirs is a linear map from the increment to the matrices, ours a matrix for each channel.
         transposed = ours.split(".")[-2:-1] == ["A"]
         expected = (shape[1:].numel(), shape[0]) if transposed else tuple(shape)

@@ -39,19 +39,19 @@ def find_device(device: Device | None, name: str = "device") -> torch.device:
         raise TypeError(f"{name}={device!r}; expected 'cpu', 'cuda', 'mps' or a torch.device")
     told = f"{name}={str(device)!r}"
     try:
-        found = torch.device(device)
+        place = torch.device(device)
     except RuntimeError:
-        found = torch.device("meta")
-    if found.type not in KNOWN:
+        place = torch.device("meta")
+    if place.type not in KNOWN:
         raise ValueError(f"{told}; expected 'cpu', 'cuda', 'cuda:1' and so on, or 'mps'")
-    count = how_many(found.type)
+    count = how_many(place.type)
     if count == 0:
         raise ValueError(
             f"{told}, but torch {torch.__version__} finds no such device here; {_present()}"
         )
-    if found.index is not None and found.index >= count:
+    if place.index is not None and place.index >= count:
         raise ValueError(f"{told}, but there is no such device here; {_present()}")
-    return found
+    return place
 
 
 def widest(device: torch.device) -> torch.dtype:

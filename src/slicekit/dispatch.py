@@ -19,16 +19,16 @@ from torch._C._functorch import peek_interpreter_stack
 
 def _default_keys() -> tuple[Any, Any]:
     """The dispatch keys of a new thread, which nothing surrounds."""
-    found: list[Any] = []
+    keys: list[Any] = []
 
     def look() -> None:
-        found.append(torch._C._dispatch_tls_local_include_set())
-        found.append(torch._C._dispatch_tls_local_exclude_set())
+        keys.append(torch._C._dispatch_tls_local_include_set())
+        keys.append(torch._C._dispatch_tls_local_exclude_set())
 
     thread = Thread(target=look)
     thread.start()
     thread.join()
-    return found[0], found[1]
+    return keys[0], keys[1]
 
 
 _INCLUDED, _EXCLUDED = _default_keys()
@@ -77,7 +77,7 @@ def vjp(
             return tuple(torch.zeros_like(x) for x in primals)
         with plain_torch():
             tracked, given = zip(*pairs, strict=True)
-            found = torch.autograd.grad(tracked, leaves, given, materialize_grads=True)
-        return tuple(found)
+            gradients = torch.autograd.grad(tracked, leaves, given, materialize_grads=True)
+        return tuple(gradients)
 
     return tuple(x.detach() for x in values), pull

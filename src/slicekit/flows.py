@@ -239,10 +239,10 @@ _EULER = Euler()
 
 def flow_named(key: str) -> Flow:
     """The flow with that `key`."""
-    own = {"Euler": _EULER, "Natural": NATURAL}
+    known = {"Euler": _EULER, "Natural": NATURAL}
     kind, _, rest = key.partition(" ")
-    if key in own:
-        return own[key]
+    if key in known:
+        return known[key]
     if kind == "Exponential" and (rest == "None" or rest.isdecimal()):
         return Exponential(None if rest == "None" else int(rest))
     return recall(key)

@@ -194,14 +194,14 @@ def _is_frozen(cls: type) -> bool:
 
 def _attributes(x: Any) -> dict[str, Any]:
     """All that an object holds, by name, but for its handle."""
-    found = dict(getattr(x, "__dict__", {}))
-    found.pop("_handle", None)
+    values = dict(getattr(x, "__dict__", {}))
+    values.pop("_handle", None)
     for cls in type(x).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(x, name):
-                found[name] = getattr(x, name)
-    return found
+                values[name] = getattr(x, name)
+    return values
 
 
 def _twin(description: Handled) -> Handled | None:

@@ -154,23 +154,23 @@ class Operator:
         operands = _place(tensors[:cut], self.reads, count)
         results = _place(tensors[cut:], self.keeps, length)
         cotangents = gradients[: len(ctx.blank)]
-        found: Sequence[Tensor | None]
+        pulled: Sequence[Tensor | None]
         if torch.compiler.is_compiling():
             # A Function inside a Function's backward is more than torch.compile can trace.
             needed = [self._has_gradient(i, operands, results) for i in range(count)]
             whole = _filled(cotangents, ctx.blank, tensors)
             arguments = (list(operands), list(results), whole, needed)
-            found = self.adjoint_op(*settings, *arguments)
+            pulled = self.adjoint_op(*settings, *arguments)
         else:
             needed = list(ctx.needs_input_grad[3:])
             if torch.is_grad_enabled():
                 sizes, whole = (count, length), _filled(cotangents, ctx.blank, tensors)
-                found = _Adjoint.apply(
+                pulled = _Adjoint.apply(
                     self.name, settings, needed, sizes, *operands, *results, *whole
                 )
             else:
-                found = self.run_back(settings, operands, results, cotangents, needed, ctx.blank)
-        return None, None, None, *(g if n else None for g, n in zip(found, needed, strict=True))
+                pulled = self.run_back(settings, operands, results, cotangents, needed, ctx.blank)
+        return None, None, None, *(g if n else None for g, n in zip(pulled, needed, strict=True))
 
     def pull_again(self, ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple:
         """The gradients of the arguments of the adjoint, from those of its results."""
@@ -194,19 +194,19 @@ class Operator:
         given = [operands[i] for i in places]
         pairs = ((gradients[i], operands[i]) for i in places)
         seen = tuple(torch.zeros_like(x) if g is None else g for g, x in pairs)
-        found = torch.func.vjp(pullback, *given, *cotangents)[1](seen)
+        pulled = torch.func.vjp(pullback, *given, *cotangents)[1](seen)
         in_operands: list[Tensor | None] = [None] * count
-        for i, g in zip(places, found[: len(places)], strict=True):
+        for i, g in zip(places, pulled[: len(places)], strict=True):
             in_operands[i] = g
-        return None, None, None, None, *in_operands, *[None] * length, *found[len(places) :]
+        return None, None, None, None, *in_operands, *[None] * length, *pulled[len(places) :]
 
     def mapped(self, function: Any, info: Any, in_dims: tuple, args: tuple) -> tuple[Any, Any]:
         """torch.vmap of one of its Functions: along a leading axis, or by a loop."""
         pairs = list(zip(args, in_dims, strict=True))
         if self.leading:
             moved = (_lead(x, axis, info.batch_size) for x, axis in pairs)
-            found = function.apply(*moved)
-            return found, tuple(0 for _ in found)
+            outputs = function.apply(*moved)
+            return outputs, tuple(0 for _ in outputs)
         rows = [
             function.apply(
                 *(x.select(axis, i) if isinstance(axis, int) else x for x, axis in pairs)
@@ -219,11 +219,11 @@ class Operator:
         self, operands: Operands, results: Operands, cotangents: list[Tensor], needed: list[bool]
     ) -> list[Tensor]:
         """The shapes of the gradients: empty where none is needed."""
-        found = []
+        blanks = []
         for i, n in enumerate(needed):
             like = self._like(i, operands, results)
-            found.append(cotangents[0].new_empty(0) if like is None or not n else _blank(like))
-        return found
+            blanks.append(cotangents[0].new_empty(0) if like is None or not n else _blank(like))
+        return blanks
 
     def _like(self, place: int, operands: Operands, results: Operands) -> Tensor | None:
         """A tensor of the shape of an operand's gradient."""
@@ -260,14 +260,14 @@ def _registered(operator: Operator) -> tuple[Any, Any]:
     )
     counts = (operator.flops, lambda *args: 2 * operator.flops(*args[:-3]))
     made = []
-    for (own, schema), function, fake, count in zip(
+    for (suffix, schema), function, fake, count in zip(
         schemas.items(), (run, run_back), blank, counts, strict=True
     ):
         defined = torch.library.custom_op(
-            f"slicekit::{own}", function, mutates_args=(), schema=schema
+            f"slicekit::{suffix}", function, mutates_args=(), schema=schema
         )
         defined.register_fake(fake)
-        packet = getattr(torch.ops.slicekit, own)
+        packet = getattr(torch.ops.slicekit, suffix)
         defined.register_vmap(partial(_by_loop, packet.default))
         register_flop_formula(packet)(lambda *args, count=count, **_: count(*args))
         made.append(packet.default)
@@ -357,8 +357,8 @@ def _by_loop(op: Any, info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
         )
 
     columns = zip(*map(row, range(info.batch_size)), strict=True)
-    found = [torch.stack(column) for column in columns]
-    return found, [0] * len(found)
+    stacked = [torch.stack(column) for column in columns]
+    return stacked, [0] * len(stacked)
 
 
 def _on_tape(operands: Operands) -> bool:
@@ -392,10 +392,10 @@ def _place(tensors: Operands, places: tuple[int, ...] | None, count: int) -> Ope
     """Back at their places, with None at all others."""
     if places is None:
         return tensors
-    found: list[Tensor | None] = [None] * count
+    placed: list[Tensor | None] = [None] * count
     for i, x in zip(places, tensors, strict=True):
-        found[i] = x
-    return found
+        placed[i] = x
+    return placed
 
 
 def _lead(x: Any, axis: Any, size: int) -> Any:

@@ -43,11 +43,11 @@ def write_stored(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
     text = json.dumps({"format": f"slicekit-{kind}-2"} | dict(header))
-    own = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
+    copies = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
     with files.replacing(target) as temporary:
         # Made here, so that it has the rights of any new file of the user's.
         temporary.touch()
-        save_file(own, temporary, metadata={"slicekit": text, "digest": digest(text, own)})
+        save_file(copies, temporary, metadata={"slicekit": text, "digest": digest(text, copies)})
         _put_in_order(temporary)
 
 

@@ -207,7 +207,9 @@ def test_sizes_that_make_no_group_are_named() -> None:
         (tasks.symmetric, "points", 2),
         (tasks.alternating, "points", 3),
     ):
-        with pytest.raises(ValueError, match=rf"^{argument}={least - 1}, .* at least {least}$"):
+        with pytest.raises(
+            ValueError, match=rf"^{argument}={least - 1}; expected at least {least}$"
+        ):
             make(least - 1)
 
 

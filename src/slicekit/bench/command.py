@@ -91,8 +91,8 @@ def run(choice: Choice) -> Found:
     What was found until an error or an interruption is written all the same.
     """
     keep_freed_memory()
-    found = Found(report.machine())
-    print(", ".join(f"{name} {value}" for name, value in found.machine.items()))
+    results = Found(report.machine())
+    print(", ".join(f"{name} {value}" for name, value in results.machine.items()))
     progress = report.Progress()
     measures = {
         "targets": _targets,
@@ -101,111 +101,111 @@ def run(choice: Choice) -> Found:
         "mixers": _mixers,
         "jax": _jax,
     }
-    with memory_worker() as worker, _written(found, choice, progress):
+    with memory_worker() as worker, _written(results, choice, progress):
         for section in choice.sections:
-            measures[section](found, choice, worker, progress)
-    print(f"\n{found.seconds:.0f} s; written to {choice.folder}")
-    return found
+            measures[section](results, choice, worker, progress)
+    print(f"\n{results.seconds:.0f} s; written to {choice.folder}")
+    return results
 
 
 @contextmanager
-def _noted(found: Found, progress: report.Progress) -> Iterator[None]:
+def _noted(results: Found, progress: report.Progress) -> Iterator[None]:
     """A contender with wrong results spoils its own figures only."""
     try:
         yield
     except ArithmeticError as error:
         progress.clear()
-        found.faults.append(str(error))
+        results.faults.append(str(error))
         print(f"WRONG: {error}", flush=True)
 
 
 @contextmanager
-def _written(found: Found, choice: Choice, progress: report.Progress) -> Iterator[None]:
+def _written(results: Found, choice: Choice, progress: report.Progress) -> Iterator[None]:
     try:
         yield
     finally:
         progress.clear()
-        found.seconds = progress.seconds
-        report.write_json(choice.folder / "results.json", found.as_data(choice))
+        results.seconds = progress.seconds
+        report.write_json(choice.folder / "results.json", results.as_data(choice))
         if choice.pictures:
-            _draw(found, choice.folder)
+            _draw(results, choice.folder)
 
 
-def _targets(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+def _targets(results: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
     report.print_targets_head()
     for about, lines in targets.parts(choice.effort, worker):
         progress.show(about)
-        with _noted(found, progress):
+        with _noted(results, progress):
             for line in lines():
                 progress.clear()
-                found.lines.append(line)
+                results.lines.append(line)
                 report.print_target(line)
                 progress.show(about)
     progress.clear()
-    report.print_verdict(found.lines)
+    report.print_verdict(results.lines)
 
 
-def _structures(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+def _structures(results: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
     for shape in choice.shapes or structures.shapes(choice.effort):
         report.print_structures_head(shape)
         for name in choice.names:
             progress.show(f"{name} at {shape}")
-            with _noted(found, progress):
+            with _noted(results, progress):
                 row = structures.measure(name, shape, choice.table_effort, worker)
                 progress.clear()
-                found.rows.append(row)
+                results.rows.append(row)
                 report.print_structure(row)
 
 
-def _scaling(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+def _scaling(results: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
     progress.show("lengths")
-    found.lengths = over_length(choice.effort, worker)
+    results.lengths = over_length(choice.effort, worker)
     progress.clear()
-    report.print_scaling("length", LENGTHS, found.lengths)
+    report.print_scaling("length", LENGTHS, results.lengths)
     progress.show("dims")
-    found.dims = over_dim(choice.effort, worker)
+    results.dims = over_dim(choice.effort, worker)
     progress.clear()
-    report.print_scaling("dim", DIMS, found.dims)
+    report.print_scaling("dim", DIMS, results.dims)
 
 
-def _mixers(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+def _mixers(results: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
     mixer_report.print_head()
     for name in choice.mixers:
         for width in mixers.WIDTHS[:1] if choice.quick else mixers.WIDTHS:
             progress.show(f"{name} at width {width}")
             for row in mixers.measure(name, width, choice.effort):
                 progress.clear()
-                found.mixers.append(row)
+                results.mixers.append(row)
                 mixer_report.print_row(row)
                 progress.show(f"{name} at width {width}")
     progress.clear()
-    mixer_report.print_verdict(found.mixers)
+    mixer_report.print_verdict(results.mixers)
 
 
-def _jax(found: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
+def _jax(results: Found, choice: Choice, worker: Worker, progress: report.Progress) -> None:
     if missing := in_jax.missing():
         print(f"\nno table of JAX: it needs {', '.join(missing)}")
         return
     in_jax.print_head()
     for problem in in_jax.PROBLEMS:
         progress.show(f"{problem} in JAX")
-        with _noted(found, progress):
+        with _noted(results, progress):
             rows = list(in_jax.measure(problem, choice.effort))
             progress.clear()
-            found.jax += rows
+            results.jax += rows
             in_jax.print_rows(rows)
 
 
-def _draw(found: Found, folder: Path) -> None:
+def _draw(results: Found, folder: Path) -> None:
     if not figures.available():
         print("no pictures: they need matplotlib, pip install 'slicekit[plot]'")
         return
-    if found.lines:
-        plots.plot_targets(found.lines, folder / "targets.png")
-    if found.rows:
-        plots.plot_structures(found.rows, folder / "structures.png")
-    if found.lengths:
+    if results.lines:
+        plots.plot_targets(results.lines, folder / "targets.png")
+    if results.rows:
+        plots.plot_structures(results.rows, folder / "structures.png")
+    if results.lengths:
         batch = of_length(1).shape.batch
-        plots.plot_scaling("length", found.lengths, batch, folder / "length.png")
-    if found.dims:
-        plots.plot_scaling("dim", found.dims, None, folder / "dim.png")
+        plots.plot_scaling("length", results.lengths, batch, folder / "length.png")
+    if results.dims:
+        plots.plot_scaling("dim", results.dims, None, folder / "dim.png")

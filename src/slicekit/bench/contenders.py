@@ -139,8 +139,8 @@ def peer_contender(problem: Problem, parallel: bool) -> Contender:
     weights = [weight for name, weight in layer.named_parameters() if name != "init"]
     with torch.no_grad():
         layer.get_parameter("init").copy_(problem.initial_state)
-        for weight, own in zip(weights, problem.parameters.values(), strict=True):
-            weight.copy_(own.flatten(1).t())
+        for weight, ours in zip(weights, problem.parameters.values(), strict=True):
+            weight.copy_(ours.flatten(1).t())
     inputs = (problem.increments[..., 1:] / problem.scale).requires_grad_()
     leaves = [inputs, layer.get_parameter("init"), *weights]
 
@@ -150,8 +150,8 @@ def peer_contender(problem: Problem, parallel: bool) -> Contender:
 
     def common(results: Results) -> dict[str, Tensor]:
         states, in_inputs, in_state, *rest = results
-        own = zip(problem.parameters.items(), rest, strict=True)
-        named = {name: gradient.t().reshape(x.shape) for (name, x), gradient in own}
+        ours = zip(problem.parameters.items(), rest, strict=True)
+        named = {name: gradient.t().reshape(x.shape) for (name, x), gradient in ours}
         return {
             "states": states,
             "input": in_inputs / problem.scale,

@@ -51,18 +51,18 @@ class Product:
 def products(setting: Setting) -> list[Product]:
     """The products of a setting's floor."""
     dim, channels = setting.shape.dim, setting.channels
-    found = _bilinear(setting.steps, channels, setting.case.columns(dim))
+    sizes = _bilinear(setting.steps, channels, setting.case.columns(dim))
     if setting.structure == "dplr-4":
-        found += _shared_factors(setting.steps, dim, channels * RANK)
-    return found
+        sizes += _shared_factors(setting.steps, dim, channels * RANK)
+    return sizes
 
 
 def floor(setting: Setting) -> Callable[[], None]:
     """Something to time that runs the floor's products."""
-    own = products(setting)
+    sizes = products(setting)
 
     def run() -> None:
-        for product in own:
+        for product in sizes:
             product.run()
 
     return run

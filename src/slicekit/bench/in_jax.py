@@ -158,11 +158,11 @@ def _worms(quick: bool) -> Runs:
     optimiser = optax.adam(1e-3)
 
     def start() -> Any:
-        own = jax.random.split(keys[2], 3)
+        split = jax.random.split(keys[2], 3)
         return {
-            "A": structure.init(shape.CHANNELS, own[0]),
-            "first": jax.random.normal(own[1], (shape.DIM, shape.CHANNELS)) / 3,
-            "head": jax.random.normal(own[2], (shape.CLASSES, shape.DIM)) / 12,
+            "A": structure.init(shape.CHANNELS, split[0]),
+            "first": jax.random.normal(split[1], (shape.DIM, shape.CHANNELS)) / 3,
+            "head": jax.random.normal(split[2], (shape.CLASSES, shape.DIM)) / 12,
         }
 
     def loss(weights: Any, first: Any, signatures: Any, scan: Any) -> Any:

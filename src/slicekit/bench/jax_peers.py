@@ -65,7 +65,7 @@ def by_diffrax(layer: Any, x: Array) -> Array:
     def solve(increments: Array, start: Array) -> Array:
         path = jnp.concatenate([jnp.zeros_like(increments[:1]), increments.cumsum(0)])
         control = diffrax.LinearInterpolation(times, path)
-        found = diffrax.diffeqsolve(
+        solution = diffrax.diffeqsolve(
             diffrax.ControlTerm(field, control),
             diffrax.Euler(),
             t0=0.0,
@@ -75,7 +75,7 @@ def by_diffrax(layer: Any, x: Array) -> Array:
             saveat=diffrax.SaveAt(ts=times),
             max_steps=steps + 1,
         )
-        assert found.ys is not None
-        return found.ys
+        assert solution.ys is not None
+        return solution.ys
 
     return jax.vmap(solve)(increments, start)

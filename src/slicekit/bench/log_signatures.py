@@ -135,11 +135,11 @@ def check(peer: str) -> None:
         expanded = basis.expand(log_signatures(leaf, basis, 4))
         value = expanded[..., basis.words]
         (gradient,) = torch.autograd.grad(value.sum(), leaf)
-        found = torch.tensor(_listed(PEERS[peer](forward)()))
+        coefficients = torch.tensor(_listed(PEERS[peer](forward)()))
         pulled = torch.tensor(_listed(PEERS[peer](backward)())).reshape(2, 2, 5, CHANNELS)
         # A step moves all points that come after it.
         steps = pulled[:, :, 1:].flip(2).cumsum(2).flip(2).reshape(gradient.shape)
-        for one, other in ((found.reshape(value.shape), value), (steps, gradient)):
+        for one, other in ((coefficients.reshape(value.shape), value), (steps, gradient)):
             error = float((one - other).abs().max().detach() / other.abs().max().detach())
             if not error < TOLERANCE:
                 raise ArithmeticError(f"{peer}, depth {depth}: relative error {error:.2g}")

@@ -51,14 +51,16 @@ def plot_structures(rows: list[Row], path: Path) -> None:
     }
     kinds = {k: x for k, x in kinds.items() if any(_best(row, x) for row in rows)}
     for axis, (batch, length) in zip(axes, shapes, strict=True):
-        own = [row for row in rows if _asked(row) == (batch, length)]
+        asked = [row for row in rows if _asked(row) == (batch, length)]
         for number, (label, names) in enumerate(kinds.items()):
-            bars = [(place, value) for place, row in enumerate(own) if (value := _best(row, names))]
+            bars = [
+                (place, value) for place, row in enumerate(asked) if (value := _best(row, names))
+            ]
             offset, width = figures.beside(number, len(kinds))
             places = [place + offset for place, _ in bars]
             heights = [value for _, value in bars]
             axis.bar(places, heights, width, **figures.bar(number), label=label)
-        axis.set_xticks(range(len(own)), [_name(row) for row in own], fontsize=6)
+        axis.set_xticks(range(len(asked)), [_name(row) for row in asked], fontsize=6)
         axis.axhline(1, color="black", linewidth=0.8)
         figures.logarithmic(axis, "y")
         figures.label(axis, title=f"batch {batch}, length {length}", y="time / floor")

@@ -68,24 +68,24 @@ def check(setting: Setting, names: Sequence[str], reference: str = CHUNKED) -> C
     """
     warm_up(setting, names)
     problem = Problem.of(setting)
-    found = Checked({}, {}, {})
+    checked = Checked({}, {}, {})
     expected = {}
     with threads(1):
         for name in dict.fromkeys((reference, *names)):
             contender = enter(name, problem)
             start = time.process_time()
             results = contender.run()
-            found.seconds[name] = time.process_time() - start
+            checked.seconds[name] = time.process_time() - start
             common = contender.common(results)
             expected = expected or common
-            found.contenders[name] = contender
-            found.errors[name] = relative_error(common, expected)
-    wrong = {name: error for name, error in found.errors.items() if not error < TOLERANCE}
+            checked.contenders[name] = contender
+            checked.errors[name] = relative_error(common, expected)
+    wrong = {name: error for name, error in checked.errors.items() if not error < TOLERANCE}
     if wrong:
         raise ArithmeticError(
             f"{setting.structure} at {setting.shape}, relative to {reference}: {wrong}"
         )
-    return found
+    return checked
 
 
 def warm_up(setting: Setting, names: Iterable[str]) -> None:

@@ -193,7 +193,7 @@ def curves_as_data(curves: Curves) -> dict[str, Any]:
     return {name: asdict(curve) for name, curve in curves.items()}
 
 
-def write_json(path: Path, found: dict[str, Any]) -> None:
+def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write a file that is whole at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, (json.dumps(found, indent=2) + "\n").encode())
+    files.write(path, (json.dumps(data, indent=2) + "\n").encode())

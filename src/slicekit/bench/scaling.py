@@ -76,19 +76,19 @@ def _curves(
     """
     effort = replace(effort, budget=max(effort.budget, LEAST_BUDGET))
     rivals = (CHUNKED,) if effort.quick else RIVALS
-    found: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *rivals)}
+    curves: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *rivals)}
     left = {name for name in (RECOMPUTED, *rivals) if obstacle(name, setting(sizes[0]))}
     for size in sizes:
-        entrants = [Entrant(setting(size), name) for name in found if name not in left]
+        entrants = [Entrant(setting(size), name) for name in curves if name not in left]
         names = [x.contender for x in entrants if x.contender != FLOOR]
         times = race(entrants, effort, CHUNKED if CHUNKED in names else next(iter(names), CHUNKED))
         for entrant in entrants:
-            curve = found[entrant.contender]
+            curve = curves[entrant.contender]
             curve.add(size, str(entrant), times)
             if entrant.contender != FLOOR:
                 _weigh(curve, size, entrant, worker)
-        left |= {x for x in rivals if found[x].processor.get(size, 0) > effort.limit / 2}
-    return {name: curve for name, curve in found.items() if curve.processor}
+        left |= {x for x in rivals if curves[x].processor.get(size, 0) > effort.limit / 2}
+    return {name: curve for name, curve in curves.items() if curve.processor}
 
 
 def _weigh(curve: Curve, size: int, entrant: Entrant, worker: Worker) -> None:

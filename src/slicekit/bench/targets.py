@@ -190,15 +190,15 @@ def _blocks(block: int, shape: Shape) -> Race:
     wide = (1.05, 1.22) if block == 4 else None
     recomputed, kept = _both(name, setting, (0.95, 1.1), wide)
     small = block == 4 or shape == FIRST
-    found = [replace(recomputed, long=not small), replace(kept, long=block > 4)]
+    lines = [replace(recomputed, long=not small), replace(kept, long=block > 4)]
     if block == 4 and shape in CHUNKED_BOUNDS:
-        found.append(_over_floor(f"{name}, chunked", setting, CHUNKED_BOUNDS[shape], CHUNKED))
+        lines.append(_over_floor(f"{name}, chunked", setting, CHUNKED_BOUNDS[shape], CHUNKED))
     if (block, shape) in PEER_BOUNDS:
         against = _against_peer(name, setting, PEER_BOUNDS[block, shape])
-        found.append(replace(against, long=shape == THIRD))
+        lines.append(replace(against, long=shape == THIRD))
     if (block, shape) == (4, SECOND):
-        found.append(_against_peer(f"{name}, tokens", setting, 40, TOKENS))
-    return tuple(found)
+        lines.append(_against_peer(f"{name}, tokens", setting, 40, TOKENS))
+    return tuple(lines)
 
 
 def _nine_channels(block: int) -> Race:
@@ -335,12 +335,12 @@ def training_lines(effort: Effort) -> Iterator[Line]:
     """What training must reach; that on A5 is not measured here."""
     what = "a training step on EigenWorms, BD-SLiCE b=4: the authors' JAX seconds, recorded / ours"
     times = series.step_times(effort)
-    own, wall = times.processor["step"], times.wall["step"]
+    seconds, wall = times.processor["step"], times.wall["step"]
     note = (
-        f"{own:.2f} s of a processor, {wall:.2f} s on two threads; "
+        f"{seconds:.2f} s of a processor, {wall:.2f} s on two threads; "
         f"JAX {series.JAX_SECONDS} s, and {series.JAX_RECURRENT_SECONDS} s as a recurrence"
     )
-    ratios = series.JAX_SECONDS / own, series.JAX_SECONDS / wall
+    ratios = series.JAX_SECONDS / seconds, series.JAX_SECONDS / wall
     yield Line(Target(what, 10, at_most=False), *ratios, note)
     target = Target("seconds to 90% on A5, length 20, one layer", 60)
     yield Line(target, note="slicekit train (not measured here)")

@@ -84,12 +84,12 @@ def time_in_turns(
 
 def least(runs: Runs, rounds: Mapping[str, int], clock: Callable[[], float]) -> dict[str, float]:
     """Least seconds of each contender, which take turns; each runs in its first rounds only."""
-    found = dict.fromkeys(runs, float("inf"))
+    shortest = dict.fromkeys(runs, float("inf"))
     for turn in range(max(rounds.values(), default=0)):
         for name, run in runs.items():
             if turn < rounds[name]:
-                found[name] = min(found[name], clocked(run, clock))
-    return found
+                shortest[name] = min(shortest[name], clocked(run, clock))
+    return shortest
 
 
 def clocked(run: Callable[[], object], clock: Callable[[], float]) -> float:

@@ -141,18 +141,23 @@ def series_recipe(name: str, data_set: str, channels: int, recipe: str, sizes: S
         recipe: `fast` or `paper`.
         sizes: those that the user chose.
     """
-    own = DATA_SETS.get(data_set, OTHER)
-    given: dict[str, Any] = {"dim": own.dim, "window": own.window, "depth": own.depth, **sizes}
+    of_set = DATA_SETS.get(data_set, OTHER)
+    given: dict[str, Any] = {
+        "dim": of_set.dim,
+        "window": of_set.window,
+        "depth": of_set.depth,
+        **sizes,
+    }
     window, depth = given.pop("window"), given.pop("depth")
     width, further = given.pop("width", None), given.pop("further", 1)
     structure = STRUCTURES[name](**given)
     drive = Differences(scale=SCALES.get((data_set, name), 1.0))
     flow = LogODE(1 if structure.commutes else depth, window, Euler())
     # Ours weighs the norm of all matrices together, the paper's the mean of theirs.
-    penalty = own.penalty / own.channels**0.5
+    penalty = of_set.penalty / of_set.channels**0.5
     settings = {
-        FAST: replace(SETTINGS, rate=min(SPEED_UP * own.rate, HIGHEST_RATE), steps=own.steps),
-        PAPER: replace(PUBLISHED, rate=own.rate, final_rate=own.rate),
+        FAST: replace(SETTINGS, rate=min(SPEED_UP * of_set.rate, HIGHEST_RATE), steps=of_set.steps),
+        PAPER: replace(PUBLISHED, rate=of_set.rate, final_rate=of_set.rate),
     }[recipe]
     settings = replace(settings, penalty=penalty)
     if width is not None:

@@ -232,8 +232,8 @@ def _ncde(row: dict[str, Any], wanted: Wanted) -> Recipe:
 
 def _rough(row: dict[str, Any], mixer: type[nn.Module], wanted: Wanted) -> Callable[[], nn.Module]:
     channels, solver = wanted.channels, FixedStep(Heun(), row["steps"])
-    own = {key: row[key] for key in ("window", "log_depth", "hidden", "depth")}
-    return lambda: mixer(channels, row["dim"], solver=solver, **own)
+    sizes = {key: row[key] for key in ("window", "log_depth", "hidden", "depth")}
+    return lambda: mixer(channels, row["dim"], solver=solver, **sizes)
 
 
 def _nrde(row: dict[str, Any], wanted: Wanted) -> Recipe:
@@ -241,10 +241,10 @@ def _nrde(row: dict[str, Any], wanted: Wanted) -> Recipe:
 
 
 def _log_ncde(row: dict[str, Any], wanted: Wanted) -> Recipe:
-    own = DATA_SETS.get(wanted.data_set, OTHER)
-    row = {"dim": own.dim, "window": own.window, "log_depth": own.depth, **row}
+    of_set = DATA_SETS.get(wanted.data_set, OTHER)
+    row = {"dim": of_set.dim, "window": of_set.window, "log_depth": of_set.depth, **row}
     layer = _rough(row, mixers.LogNCDE, wanted)
-    return _on_the_series(layer, row["dim"], wanted, own.rate, own.penalty)
+    return _on_the_series(layer, row["dim"], wanted, of_set.rate, of_set.penalty)
 
 
 def _on_the_series(

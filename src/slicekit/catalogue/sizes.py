@@ -64,13 +64,13 @@ def split_names(text: str) -> tuple[str, ...]:
     >>> split_names("bd-slice:dim=128,block=8,mamba")
     ('bd-slice:dim=128,block=8', 'mamba')
     """
-    found: list[str] = []
+    names: list[str] = []
     for part in text.split(","):
-        if found and ":" in found[-1] and "=" in part and ":" not in part:
-            found[-1] += f",{part}"
+        if names and ":" in names[-1] and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
         else:
-            found.append(part)
-    return tuple(found)
+            names.append(part)
+    return tuple(names)
 
 
 def as_path(name: str, recipe: str) -> str:

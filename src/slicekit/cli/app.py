@@ -200,8 +200,8 @@ def bench_command(
         plots,
         _named("--mixers", mixers, MIXERS),
     )
-    found = command.run(choice)
-    if found.faults:
+    results = command.run(choice)
+    if results.faults:
         raise typer.Exit(1)
 
 

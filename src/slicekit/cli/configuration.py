@@ -250,8 +250,8 @@ def resolve(table: Mapping[str, Any]) -> Choice:
     task = make_task(name, options)
     model = table.get("model") or catalogue.default(task)
     recipe, given = table.get("recipe", catalogue.FAST), table.get(TRAINING, {})
-    own = catalogue.settings(model, task, recipe).as_table()
-    settings = Settings.from_table(_with_lengths(own | given, given, length, task))
+    recommended = catalogue.settings(model, task, recipe).as_table()
+    settings = Settings.from_table(_with_lengths(recommended | given, given, length, task))
     place = table.get("device"), table.get("threads"), table.get("parallel")
     return Choice(name, options, task, model, recipe, table.get("layers"), settings, *place)
 

@@ -42,13 +42,13 @@ def list_command(folder: Folder = None, as_json: Json = False) -> None:
       slicekit data list --json | jq '.[] | select(.found != null) | .name'
     """
     with one_line("data list"):
-        found = [_known(name, folder) for name in archives.KNOWN]
+        archives_known = [_known(name, folder) for name in archives.KNOWN]
         if as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(archives_known, indent=2))
             return
         numbers = ("train", "test", "length", "channels", "classes")
         table = display.table("set", *numbers, "on disk", right=numbers)
-        for known in found:
+        for known in archives_known:
             told = (str(known[number]) for number in numbers)
             table.add_row(known["name"], *told, "yes" if known["found"] else "")
         console = display.console()
@@ -166,23 +166,25 @@ def show_command(name: Name, folder: Folder = None, as_json: Json = False) -> No
                 f"to fetch it anew, delete the folder and run: slicekit data get {name}"
             )
         try:
-            found = _contents(archives.read_archive(place, name), place)
+            contents = _contents(archives.read_archive(place, name), place)
         except archives.ArchiveError as error:
             raise Failed(f"slicekit data show: {error}") from error
         if as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(contents, indent=2))
             return
         console = display.console()
         table = display.table("", "train", "test", right=("train", "test"))
         for row in ("cases", "length", "missing"):
-            table.add_row(row, *(found[split][row] for split in ("train", "test")))
-        for label in found["classes"]:
-            counts = (str(found[split]["counts"][label]) for split in ("train", "test"))
+            table.add_row(row, *(contents[split][row] for split in ("train", "test")))
+        for label in contents["classes"]:
+            counts = (str(contents[split]["counts"][label]) for split in ("train", "test"))
             table.add_row(f"class {label}", *counts)
-        display.plain(console, f"{name}: {found['channels']} channels, from {place}")
+        display.plain(console, f"{name}: {contents['channels']} channels, from {place}")
         console.print(table)
-        if found["duplicates"]:
-            display.plain(console, f"{found['duplicates']} cases are exact copies of earlier ones.")
+        if contents["duplicates"]:
+            display.plain(
+                console, f"{contents['duplicates']} cases are exact copies of earlier ones."
+            )
 
 
 def _contents(archive: archives.Archive, place: Path) -> dict[str, Any]:

@@ -13,36 +13,36 @@ from slicekit.training.diagnosis.readings import Reading
 from slicekit.training.diagnosis.spectra import Range, Spectrum
 
 
-def show(found: Diagnosis, console: Console) -> None:
+def show(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis: the readings, the transitions, and how far the model can be trusted.
 
     Args:
-        found: what `diagnose` gave.
+        diagnosis: what `diagnose` gave.
         console: where.
     """
-    of = telling(found.readings[0])
+    of = telling(diagnosis.readings[0])
     display.plain(console, "")
     display.plain(console, "how far it can be trusted")
-    console.print(_readings(found, of))
+    console.print(_readings(diagnosis, of))
     if of is not None:
         display.plain(
             console,
             f"spread, nearest and ratio: of {_MEANING[of]}, within a class, to the next class,\n"
             "and the one over the other; drift: since the first length, 0.5 is half way over",
         )
-    for spectrum in found.spectra:
+    for spectrum in diagnosis.spectra:
         display.plain(console, _transitions(spectrum))
-    display.plain(console, found.horizon.text)
+    display.plain(console, diagnosis.horizon.text)
 
 
-def plot(found: Diagnosis, path: Path) -> None:
+def plot(diagnosis: Diagnosis, path: Path) -> None:
     """Draw a diagnosis.
 
     Args:
-        found: what `diagnose` gave.
+        diagnosis: what `diagnose` gave.
         path: the picture, a PNG.
     """
-    plot_diagnosis(found, path)
+    plot_diagnosis(diagnosis, path)
 
 
 _MEANING = {
@@ -51,17 +51,17 @@ _MEANING = {
 }
 
 
-def _readings(found: Diagnosis, of: str | None) -> Table:
+def _readings(diagnosis: Diagnosis, of: str | None) -> Table:
     columns = ("length", "all", "last", "margin", "its 1%", "spread", "nearest", "ratio", "drift")
     table = display.table(*columns, right=columns)
-    for reading in found.readings:
+    for reading in diagnosis.readings:
         table.add_row(
             f"{reading.length:,}",
             display.percent(reading.overall),
             display.percent(reading.last),
             f"{reading.margin:.2f}",
             f"{reading.low_margin:.2f}",
-            *_geometry(reading, found.readings[0], of),
+            *_geometry(reading, diagnosis.readings[0], of),
         )
     return table
 

@@ -19,8 +19,8 @@ def console(quiet: bool = False) -> Console:
     Args:
         quiet: whether to print nothing.
     """
-    found = Console(highlight=False, quiet=quiet)
-    return found if found.width >= WIDTH else Console(highlight=False, quiet=quiet, width=WIDTH)
+    made = Console(highlight=False, quiet=quiet)
+    return made if made.width >= WIDTH else Console(highlight=False, quiet=quiet, width=WIDTH)
 
 
 def harmless(text: str) -> str:

@@ -45,8 +45,8 @@ def show(console: Console) -> None:
     """Print every section."""
     for title, lines in (_versions(), _machine(), _native(), _scans(), _jax(), _extras()):
         console.print(title, style="bold", markup=False)
-        for name, found in lines:
-            console.print(f"  {name:<12} {found}", markup=False, soft_wrap=True)
+        for name, told in lines:
+            console.print(f"  {name:<12} {told}", markup=False, soft_wrap=True)
 
 
 def _versions() -> Section:
@@ -120,9 +120,9 @@ def _extras() -> Section:
 
 
 def _extra(name: str, needs: tuple[str, ...]) -> str:
-    found = {need: _installed(need) for need in needs}
-    present = ", ".join(f"{need} {number}" for need, number in found.items() if number)
-    missing = ", ".join(need for need, number in found.items() if not number)
+    versions = {need: _installed(need) for need in needs}
+    present = ", ".join(f"{need} {number}" for need, number in versions.items() if number)
+    missing = ", ".join(need for need, number in versions.items() if not number)
     if not missing:
         return f"installed: {present}"
     lacks = f"missing: {missing}; pip install 'slicekit[{name}]'"

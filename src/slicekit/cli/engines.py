@@ -55,10 +55,10 @@ def chosen(
         BadUsage: if an option has no value.
         ValueError: if there is no such engine or option, or a value is wrong.
     """
-    found: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for text in options or ():
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise BadUsage(f"--option {text}; expected NAME=VALUE as in gpus=1")
-        found[name] = parse_value(value)
-    return engines.make(engine, at_once=processes, address=address, options=found)
+        given[name] = parse_value(value)
+    return engines.make(engine, at_once=processes, address=address, options=given)

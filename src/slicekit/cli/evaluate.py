@@ -81,19 +81,19 @@ def run(wish: Wish) -> None:
         scores = _measure(model, task, lengths, wish, console)
         display.plain(console, f"{task.name}, {source}")
         console.print(_table_of_set(scores) if finite else _table(scores))
-        found = _as_data(wish, task, source, scores)
-        _save(folder, found)
+        data = _as_data(wish, task, source, scores)
+        _save(folder, data)
         if not finite:
             _save_plot(folder, _trained_lengths(folder, config, wish), scores, console)
         if wish.diagnose:
-            found["diagnosis"] = _diagnose(folder, model, task, wish, console)
-            _save(folder, found)
+            data["diagnosis"] = _diagnose(folder, model, task, wish, console)
+            _save(folder, data)
         if wish.as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(data, indent=2))
 
 
-def _save(folder: RunFolder, found: dict[str, Any]) -> None:
-    files.write(folder.path / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+def _save(folder: RunFolder, data: dict[str, Any]) -> None:
+    files.write(folder.path / RESULTS, (json.dumps(data, indent=2) + "\n").encode())
 
 
 def _task(folder: RunFolder, config: dict[str, Any], wish: Wish) -> Task:
@@ -114,9 +114,9 @@ def _trained_lengths(
 ) -> tuple[int, int] | None:
     """Those of the settings, or else of the run's own task, if that is one to be made."""
     lengths = folder.stored_settings().lengths
-    own = config.get("task", "")
-    named = wish.task is not None and tasks.same_place(wish.task, own)
-    if lengths is not None or not own or (tasks.is_place(own) and not named and not wish.trust):
+    name = config.get("task", "")
+    named = wish.task is not None and tasks.same_place(wish.task, name)
+    if lengths is not None or not name or (tasks.is_place(name) and not named and not wish.trust):
         return lengths
     return _task(folder, config, wish if named else replace(wish, task=None)).train_lengths
 
@@ -242,11 +242,11 @@ def _diagnose(
 
     lengths = None if wish.lengths is None else _lengths(wish.lengths, task)
     with console.status("diagnosis"):
-        found = diagnose(model, task, lengths=lengths, seed=wish.seed)
-    diagnosis.show(found, console)
+        answer = diagnose(model, task, lengths=lengths, seed=wish.seed)
+    diagnosis.show(answer, console)
     if figures.available():
         folder.plots.mkdir(exist_ok=True)
         path = folder.plots / "diagnosis.png"
-        diagnosis.plot(found, path)
+        diagnosis.plot(answer, path)
         display.plain(console, f"plot: {path}")
-    return found.as_dict()
+    return answer.as_dict()

@@ -42,11 +42,11 @@ def _part(text: str) -> list[int]:
 
 
 def _doubling(start: int, end: int) -> list[int]:
-    found = []
+    lengths = []
     while start < end:
-        found.append(start)
+        lengths.append(start)
         start *= 2
-    return [*found, end]
+    return [*lengths, end]
 
 
 def _evenly_spaced(start: int, end: int, count: int) -> list[int]:

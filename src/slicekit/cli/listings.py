@@ -17,20 +17,20 @@ def show_models(task_name: str | None, options: dict[str, Any], recipe: str, as_
     with one_line("models"):
         task = None if task_name is None else make_task(task_name, options)
         names = catalogue.MODELS if task is None else catalogue.names(task)
-        found = [_model(name, task, recipe) for name in names]
+        models = [_model(name, task, recipe) for name in names]
         if as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(models, indent=2))
             return
         console = display.console()
         if task is None:
             table = display.table("model", "what it is")
-            for model in found:
+            for model in models:
                 table.add_row(model["name"], model["summary"])
             note = "Parameters and settings for a task: slicekit models --task a5"
         else:
             columns = ("model", "sizes", "parameters", "settings")
             table = display.table(*columns, right=("parameters",))
-            for model in found:
+            for model in models:
                 star = " *" if model["default"] else ""
                 unusual = ", ".join(f"{k} {_written(x)}" for k, x in _unusual(model).items())
                 cells = (", ".join(model["sizes"]), f"{model['parameters']:,}", unusual)
@@ -68,14 +68,14 @@ def _written(value: Any) -> str:
 def show_tasks(as_json: bool) -> None:
     """List the named tasks."""
     with one_line("tasks"):
-        found = [_task(name) for name in tasks.TASKS]
+        rows = [_task(name) for name in tasks.TASKS]
         if as_json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(rows, indent=2))
             return
         console = display.console()
         columns = ("tokens", "train", "validate", "test")
         table = display.table("task", "what it is", *columns, right=columns)
-        for task in found:
+        for task in rows:
             splits = ("train_lengths", "validation_lengths", "test_lengths")
             lengths = (_range(task[split]) for split in splits)
             table.add_row(task["name"], task["description"], _inputs(task), *lengths)

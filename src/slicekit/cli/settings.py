@@ -35,7 +35,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     names = [field.name for field in fields(Settings)]
     described = describe_arguments(Settings.__doc__ or "")
     signature = inspect.signature(command)
-    own = [x for x in signature.parameters.values() if x.name != "training"]
+    others = [x for x in signature.parameters.values() if x.name != "training"]
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
@@ -45,7 +45,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     options = [
         _option(field, _sentence(described.get(field.name, ""))) for field in fields(Settings)
     ]
-    wrapped.__signature__ = signature.replace(parameters=[*own, *options])  # pyright: ignore[reportAttributeAccessIssue]
+    wrapped.__signature__ = signature.replace(parameters=[*others, *options])  # pyright: ignore[reportAttributeAccessIssue]
     return wrapped
 
 

@@ -62,25 +62,25 @@ def _run(sweep: Sweep, folder: Path, engine: Engine, device: str | None) -> None
     display.plain(console, f"sweep of {sweep.table['task']}, in {folder}")
     try:
         with watcher(console) as watch:
-            found = conduct_sweep(sweep, folder, watch=watch, device=device, engine=engine)
+            swept = conduct_sweep(sweep, folder, watch=watch, device=device, engine=engine)
     except KeyboardInterrupt:
         display.plain(console, "interrupted; the same command again goes on from here")
         raise typer.Exit(INTERRUPTED) from None
-    _show(sweep, found, folder, console)
-    if found.standing.failures or found.best is None:
+    _show(sweep, swept, folder, console)
+    if swept.standing.failures or swept.best is None:
         raise typer.Exit(1)
 
 
-def _show(sweep: Sweep, found: Found, folder: Path, console: Console) -> None:
-    for table in tables(sweep, found.trials):
+def _show(sweep: Sweep, swept: Found, folder: Path, console: Console) -> None:
+    for table in tables(sweep, swept.trials):
         display.plain(console, "")
         print_table(table, console)
-    for name, why in found.standing.failures.items():
+    for name, why in swept.standing.failures.items():
         display.plain(console, f"{name} failed: {why}")
-    if not found.written or found.best is None:
+    if not swept.written or swept.best is None:
         display.plain(console, "no trial came to a validation accuracy; nothing was written")
         return
     picture = f", {PICTURE}" if figures.available() else "; a picture needs slicekit[plot]"
     display.plain(console, f"written to {folder}: {RESULTS}, {MARKDOWN}, {BEST}{picture}")
-    run = folder / "runs" / found.best.plans[0].name
+    run = folder / "runs" / swept.best.plans[0].name
     display.plain(console, f"to test the best: {display.command('slicekit', 'evaluate', run)}")

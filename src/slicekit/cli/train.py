@@ -149,14 +149,14 @@ def _new_folder(out: str | None, choice: Choice) -> Path:
 
 def _claimed(path: Path) -> Path:
     """A new empty folder of that name, with a number if there is something already."""
-    number, found = 1, path
+    number, claimed = 1, path
     while True:
         try:
-            found.mkdir(parents=True)
-            return found
+            claimed.mkdir(parents=True)
+            return claimed
         except FileExistsError:
             number += 1
-            found = path.with_name(f"{path.name}-{number}")
+            claimed = path.with_name(f"{path.name}-{number}")
 
 
 def _run_to_resume(table: Mapping[str, Any]) -> Path:
@@ -181,8 +181,8 @@ def _unchanged(path: Path, table: Mapping[str, Any], trust: bool) -> Choice:
     if told not in (None, known) and not tasks.same_place(told, known):
         raise _contradicts("task", told, known, folder)
     stored = agreed(stored, folder.config, trust, told, lambda x: _resume_command(path, x))
-    own, asked = resolve(stored), resolve(merge(stored, table))
-    before, now = _plain(own), _plain(asked)
+    held, asked = resolve(stored), resolve(merge(stored, table))
+    before, now = _plain(held), _plain(asked)
     for name, x in now.items():
         if x != before[name]:
             raise _contradicts(name, x, before[name], folder)

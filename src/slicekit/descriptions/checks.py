@@ -127,9 +127,9 @@ def check_rank(rank: int, dim: int) -> None:
 def divisors(number: int, least: int = 1) -> str:
     """The divisors of a number from `least` on, as an error message shows them."""
     candidates = range(least, number + 1) if number < 10**6 else (number,)
-    found = [d for d in candidates if number % d == 0]
-    shown = ", ".join(str(d) for d in found[:8])
-    return shown + (", ..." if len(found) > 8 else "")
+    dividing = [d for d in candidates if number % d == 0]
+    shown = ", ".join(str(d) for d in dividing[:8])
+    return shown + (", ..." if len(dividing) > 8 else "")
 
 
 def is_power_of_two(number: int) -> bool:

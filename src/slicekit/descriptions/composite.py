@@ -42,7 +42,7 @@ class Composite(Started):
     def gathered(self, owned: Iterable[Mapping[str, Array]]) -> dict[str, Array]:
         """All parts' parameters in one, the inverse of `own`."""
         pairs = zip(self.prefixes, owned, strict=True)
-        return {prefix + name: x for prefix, own in pairs for name, x in own.items()}
+        return {prefix + name: x for prefix, theta in pairs for name, x in theta.items()}
 
     def starts(self, channels: int, increment: float = 1.0) -> dict[str, Start]:
         """The parts' starts, with the names part0_..., part1_... where there are several."""
@@ -56,9 +56,9 @@ class Composite(Started):
     @property
     def bracketed(self) -> Any:
         """Part by part."""
-        found = [part.bracketed for part in self.parts]
-        kept = all(new is part for new, part in zip(found, self.parts, strict=True))
-        return self if kept else self.beside(found)
+        closures = [part.bracketed for part in self.parts]
+        kept = all(new is part for new, part in zip(closures, self.parts, strict=True))
+        return self if kept else self.beside(closures)
 
     def beside(self, parts: list[Any]) -> Any:
         """Those parts side by side."""

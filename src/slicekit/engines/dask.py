@@ -82,7 +82,9 @@ class Dask(Engine):
         future = self._client.submit(
             do, order, pure=False, retries=0, resources=self._resources or None
         )
-        self._futures = [own for own in self._futures if own.status == "pending"] + [future]
+        self._futures = [earlier for earlier in self._futures if earlier.status == "pending"] + [
+            future
+        ]
         return _DaskJob(self._client, future)
 
     def close(self) -> None:

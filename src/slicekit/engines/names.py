@@ -44,13 +44,13 @@ memory
         if "address" not in known:
             raise ValueError(f"address={address!r}, but engine {name} has none")
         arguments["address"] = address
-    own = dict(options or {})
+    given = dict(options or {})
     if "resources" in known:
-        own = {"resources": own} if own else {}
+        given = {"resources": given} if given else {}
     choices = [option for option in known if option not in ("at_once", "address")]
-    for option in own:
+    for option in given:
         if option not in choices:
             if not choices:
                 raise ValueError(f"option {option!r}, but engine {name} has none")
             raise unknown(f"option of engine {name}", option, choices)
-    return kind(**arguments, **own)
+    return kind(**arguments, **given)

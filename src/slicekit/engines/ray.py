@@ -99,7 +99,7 @@ class Ray(Engine):
     def start(self, order: Order) -> "_RayJob":
         """Hand a run to the cluster."""
         job = _RayJob(self._ray, self._do.remote(order))
-        self._jobs = [own for own in self._jobs if not own.ended]
+        self._jobs = [earlier for earlier in self._jobs if not earlier.ended]
         self._jobs.append(job)
         return job
 

@@ -98,7 +98,7 @@ class Slurm(Engine):
             job = _SlurmJob(self._executor.submit(Run(), order))
         except self._submitit.core.utils.FailedSubmissionError as error:
             raise Unreachable(f"SLURM takes no job: {shortly(error)}") from error
-        self._jobs = [own for own in self._jobs if not own.ended]
+        self._jobs = [earlier for earlier in self._jobs if not earlier.ended]
         self._jobs.append(job)
         return job
 

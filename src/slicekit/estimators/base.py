@@ -147,9 +147,9 @@ class SliceEstimator(Parameters, BaseEstimator):
         """The model's outputs for whole series: (members, cases, outputs)."""
         cases = self._read(X, times)
         with torch.inference_mode():
-            found = self.model_.outputs(cases, self._threads)
-        check_finite(found)
-        return found
+            outputs = self.model_.outputs(cases, self._threads)
+        check_finite(outputs)
+        return outputs
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         """Outputs (members, batch, outputs) -> predictions (batch, ...)."""

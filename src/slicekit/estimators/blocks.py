@@ -102,15 +102,15 @@ class Blocks:
 
     def __call__(self, x: Tensor, lengths: Tensor, threads: int = 1) -> dict[str, Tensor]:
         """Of whole paths (cases, channels, length): (cases, features) by the names of blocks."""
-        found: dict[str, list[Tensor]] = {}
+        collected: dict[str, list[Tensor]] = {}
         seen: dict[int, tuple[Tensor, Tensor]] = {}
         for pool in self.pools:
             if pool.level not in seen:
                 seen[pool.level] = level_of(x, lengths, pool.level)
             sums = pool.whole(*seen[pool.level], threads)
             for name, features in pool.features(sums).items():
-                found.setdefault(name, []).append(features)
-        return {name: torch.cat(parts, 1) for name, parts in found.items()}
+                collected.setdefault(name, []).append(features)
+        return {name: torch.cat(parts, 1) for name, parts in collected.items()}
 
     def advance(self, x: Tensor, memory: StepMemory | None) -> StepMemory:
         """One more element (channels,) of one path."""
@@ -131,13 +131,13 @@ class Blocks:
 
     def features(self, memory: StepMemory) -> dict[str, Tensor]:
         """Of the path so far: (1, features) by the names of blocks."""
-        found: dict[str, list[Tensor]] = {}
-        for pool, own in zip(self.pools, memory.pools, strict=True):
-            if own is None:
-                own = pool.step(None, _mean(memory.sums, pool.level, memory.count))
-            for name, features in pool.features(own).items():
-                found.setdefault(name, []).append(features)
-        return {name: torch.cat(parts, 1) for name, parts in found.items()}
+        collected: dict[str, list[Tensor]] = {}
+        for pool, pooled in zip(self.pools, memory.pools, strict=True):
+            if pooled is None:
+                pooled = pool.step(None, _mean(memory.sums, pool.level, memory.count))
+            for name, features in pool.features(pooled).items():
+                collected.setdefault(name, []).append(features)
+        return {name: torch.cat(parts, 1) for name, parts in collected.items()}
 
     def at_once(self, channels: int, length: int) -> int:
         """How many series are looked at in one go, within bounded memory."""

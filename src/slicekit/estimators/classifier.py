@@ -132,8 +132,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
             (cases, classes), in the order of `classes_`; for two classes (cases,), positive for the
             second.
         """
-        found = np.log(np.maximum(self.predict_proba(X, times), 1e-300))
-        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+        logarithms = np.log(np.maximum(self.predict_proba(X, times), 1e-300))
+        return logarithms[:, 1] - logarithms[:, 0] if logarithms.shape[1] == 2 else logarithms
 
     def predict(self, X: Any, times: Any = None) -> np.ndarray:
         """The most probable class of each series, (cases,); arguments as for `predict_proba`."""
@@ -157,7 +157,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
             The accuracy by share. What is predicted is what `stream()` says after that many
             observations.
         """
-        cases, found = self._read(X, times), {}
+        cases, scores = self._read(X, times), {}
         y = column_or_1d(y)
         check_consistent_length(cases.lengths, y)
         for share in shares:
@@ -166,8 +166,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
             seen = cases.prefix(share)
             with torch.inference_mode():
                 said = self._combine(self.model_.outputs(seen, self._threads))
-            found[float(share)] = float((self.classes_[said.argmax(1)] == y).mean())
-        return found
+            scores[float(share)] = float((self.classes_[said.argmax(1)] == y).mean())
+        return scores
 
     def explain(self, x: Any, times: Any = None, parts: int = 16) -> Explanation:
         """Which channels and which times of a series speak for its class.
@@ -185,8 +185,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
-        found = outputs.cpu().double().softmax(-1).mean(0)
-        return (found / found.sum(-1, keepdim=True)).numpy()
+        probabilities = outputs.cpu().double().softmax(-1).mean(0)
+        return (probabilities / probabilities.sum(-1, keepdim=True)).numpy()
 
 
 def check_no_missing(y: Any) -> None:

@@ -83,12 +83,12 @@ def unpacked(
         pairs = [_of_case(_in_order(x, (), names, f"X[{i}]"), f"X[{i}]") for i, x in every]
     if pairs is None:
         return X, times, None
-    own = [t for _, t in pairs]
-    if any(t is None for t in own):
-        own = None
-    if own is not None and times is not None:
+    stamps = [t for _, t in pairs]
+    if any(t is None for t in stamps):
+        stamps = None
+    if stamps is not None and times is not None:
         raise ValueError("times is given, but the frames of X hold times already; give one")
-    return [x for x, _ in pairs], times if own is None else own, names
+    return [x for x, _ in pairs], times if stamps is None else stamps, names
 
 
 def is_frame(X: Any) -> bool:

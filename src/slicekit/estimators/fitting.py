@@ -73,8 +73,8 @@ class Fit(Task):
         ranges = {"train": training, "validation": validation if len(validation) else training}
         super().__init__(
             **{
-                f"{split}_lengths": (int(own.lengths.min()), int(own.lengths.max()))
-                for split, own in ranges.items()
+                f"{split}_lengths": (int(cases.lengths.min()), int(cases.lengths.max()))
+                for split, cases in ranges.items()
             }
         )
         self.loss, self.outputs, self.held_out = loss, outputs, len(validation) > 0
@@ -89,13 +89,13 @@ class Fit(Task):
         split: str = "train",
     ) -> Batch:
         """Draw different cases, whatever their lengths."""
-        own = self._training if split == "train" else self._validation
-        return own.select(torch.randperm(len(own), generator=generator)[:batch]).batch()
+        cases = self._training if split == "train" else self._validation
+        return cases.select(torch.randperm(len(cases), generator=generator)[:batch]).batch()
 
     def batches(self, split: str) -> Iterable[Batch]:
         """All cases, a few at a time."""
-        own = self._training if split == "train" else self._validation
-        return (own.select(some).batch() for some in chunks(own.lengths))
+        cases = self._training if split == "train" else self._validation
+        return (cases.select(some).batch() for some in chunks(cases.lengths))
 
 
 class Best(Watcher):

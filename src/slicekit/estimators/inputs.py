@@ -96,9 +96,9 @@ class Cases:
         shape = (len(self), self.longest, x.shape[1])
         if len(x) == shape[0] * shape[1]:
             return x.reshape(shape)
-        found = x.new_zeros(shape)
-        found[valid_mask(self.lengths, self.longest)] = x
-        return found
+        rows = x.new_zeros(shape)
+        rows[valid_mask(self.lengths, self.longest)] = x
+        return rows
 
 
 def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cases:

@@ -120,14 +120,14 @@ class SeriesNetwork(nn.Module):
         after: list[Any] = []
         h: Any = self.embedding(x)
         for block in self.blocks:
-            h, own = block.step(h, before[len(after)])  # type: ignore[operator]
-            after.append(own)
+            h, layer_state = block.step(h, before[len(after)])  # type: ignore[operator]
+            after.append(layer_state)
         h = self.norm(h).unsqueeze(1)
         pooled = []
         for pool in self.pools:
-            vector, own = pool(h, before[len(after)])
+            vector, layer_state = pool(h, before[len(after)])
             pooled.append(vector)
-            after.append(own)
+            after.append(layer_state)
         return self.head(self.dropout(torch.cat(pooled, -1))), States(after)
 
     def is_decayed(self, name: str, parameter: Tensor) -> bool:

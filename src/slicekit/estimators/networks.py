@@ -68,24 +68,24 @@ class Networks(Model):
 
     def outputs(self, cases: Cases, threads: int) -> Tensor:
         """Of whole series, in batches: (members, cases, outputs)."""
-        device, found = self.device, []
+        device, outputs = self.device, []
         for some in chunks(cases.lengths):
             features, lengths = (x.to(device) for x in self.features(cases.select(some)))
             said = [network(features, lengths=lengths) for network in self.networks]
-            found.append(torch.stack(said).cpu())
-        return torch.cat(found, 1)
+            outputs.append(torch.stack(said).cpu())
+        return torch.cat(outputs, 1)
 
     def advance(self, values: Tensor, times: Tensor, memory: Any) -> tuple[Tensor, Any]:
         """Of series so far; the networks' states are those after the last complete window."""
-        own, states = (None, (None,) * len(self.networks)) if memory is None else memory
-        features, own, complete = self.features.advance(values, times, own)
+        carried, states = (None, (None,) * len(self.networks)) if memory is None else memory
+        features, carried, complete = self.features.advance(values, times, carried)
         features = features.to(self.device)
         outputs, after = [], []
         for network, state in zip(self.networks, states, strict=True):
             output, later = network.step(features, state)  # type: ignore[operator]
             outputs.append(output)
             after.append(later)
-        return torch.stack(outputs).cpu(), (own, tuple(after) if complete else states)
+        return torch.stack(outputs).cpu(), (carried, tuple(after) if complete else states)
 
 
 def fit_networks(solver: "Gradient", problem: Problem) -> Networks:
@@ -102,14 +102,14 @@ def fit_networks(solver: "Gradient", problem: Problem) -> Networks:
         dropout=float(solver.dropout),
     )
     loss = CrossEntropy(SMOOTHING, by_loss=True) if problem.classes else SquaredError()
-    found = []
+    fitted = []
     for member in range(solver.members):
         random = np.random.RandomState(problem.seed)
         chosen, held = split(problem.groups, solver.validation_fraction, member, random)
         task = Fit(examples.select(chosen), examples.select(held), loss, problem.outputs)
         seed = derived_seed(problem.seed, f"member {member}")
         with watch_for(problem.verbose, f"network {member + 1} of {solver.members}") as watch:
-            found.append(
+            fitted.append(
                 fit_network(
                     partial(recipe.build, features.channels, problem.outputs, examples.length),
                     task,
@@ -118,7 +118,7 @@ def fit_networks(solver: "Gradient", problem: Problem) -> Networks:
                     watch,
                 )
             )
-    networks, history = (tuple(x) for x in zip(*found, strict=True))
+    networks, history = (tuple(x) for x in zip(*fitted, strict=True))
     return Networks(features, networks, recipe, history)
 
 

@@ -96,8 +96,8 @@ class Path:
         Raises:
             ValueError: if nothing was observed at all.
         """
-        found = [statistics(x) for x in cases.observations.unbind(1)]
-        centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
+        channels = [statistics(x) for x in cases.observations.unbind(1)]
+        centre, spread, gaps = (list(x) for x in zip(*channels, strict=True))
         if bool(cases.observations.isnan().all()):
             raise ValueError("X holds NaN alone: nothing was observed in any series")
         step, origin, slack = _clock(cases)

@@ -81,8 +81,8 @@ class Preparation:
 
         A channel that is constant or never observed becomes zero.
         """
-        found = [statistics(x) for x in cases.observations.unbind(1)]
-        centre, spread, gaps = (list(x) for x in zip(*found, strict=True))
+        channels = [statistics(x) for x in cases.observations.unbind(1)]
+        centre, spread, gaps = (list(x) for x in zip(*channels, strict=True))
         duration, step = _clock(cases)
         return cls(
             torch.tensor(centre, dtype=torch.float64),

@@ -151,8 +151,10 @@ def join(
     said = torch.stack([(x * root).flatten() for x in left_out], 1).numpy()
     rows = np.vstack([said, pull * np.eye(count)])
     wanted = np.concatenate([(targets * root).flatten().numpy(), np.full(count, pull / count)])
-    found = np.asarray(nnls(rows, wanted)[0])
-    return torch.from_numpy(found / found.sum() if found.sum() > 0 else np.full(count, 1 / count))
+    shares = np.asarray(nnls(rows, wanted)[0])
+    return torch.from_numpy(
+        shares / shares.sum() if shares.sum() > 0 else np.full(count, 1 / count)
+    )
 
 
 def sharpness(left_out: Tensor, targets: Tensor, weights: Tensor) -> float:
@@ -168,11 +170,11 @@ def sharpness(left_out: Tensor, targets: Tensor, weights: Tensor) -> float:
         cases do not give certainty.
     """
     smoothing = 1 / (1 + len(left_out))
-    found = [
+    errors = [
         torch.nn.functional.cross_entropy(
             factor * left_out.clamp(-5, 5), targets, reduction="none", label_smoothing=smoothing
         )
         for factor in SHARPNESS
     ]
-    losses = torch.stack(found) @ weights.double()
+    losses = torch.stack(errors) @ weights.double()
     return SHARPNESS[losses.argmin()].item()

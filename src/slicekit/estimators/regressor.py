@@ -119,8 +119,8 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
 
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
-        found = outputs.cpu().double().mean(0).numpy()
-        return found.reshape(len(found), *self.centre_.shape) * self.spread_ + self.centre_
+        means = outputs.cpu().double().mean(0).numpy()
+        return means.reshape(len(means), *self.centre_.shape) * self.spread_ + self.centre_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,13 +23,13 @@ def folds(groups: np.ndarray, count: int, random: np.random.RandomState) -> np.n
     >>> sorted(found[:4].tolist()), sorted(found[4:].tolist())
     ([0, 0, 1, 1], [0, 1])
     """
-    found = np.zeros(len(groups), dtype=np.int64)
+    numbers = np.zeros(len(groups), dtype=np.int64)
     first = 0
     for group in np.unique(groups):
         members = random.permutation(np.flatnonzero(groups == group))
-        found[members] = (np.arange(len(members)) + first) % count
+        numbers[members] = (np.arange(len(members)) + first) % count
         first += len(members)
-    return found
+    return numbers
 
 
 def split(

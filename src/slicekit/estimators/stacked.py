@@ -73,32 +73,32 @@ class Stacked(Model):
 
     def outputs(self, cases: Cases, threads: int) -> Tensor:
         """Of whole series: (members, cases, outputs)."""
-        found = []
+        outputs = []
         for member in self.members:
             seen = looks(self.path, member.blocks, cases, threads)
-            found.append(in_order([(some, member(x)) for some, x in seen]))
-        return torch.stack(found)
+            outputs.append(in_order([(some, member(x)) for some, x in seen]))
+        return torch.stack(outputs)
 
     def advance(self, values: Tensor, times: Tensor, memory: Any) -> tuple[Tensor, Any]:
         """Of series so far; each is a stream of its own."""
         before = [None] * len(values) if memory is None else memory
-        found = [
-            self._advance(x, t, own)
-            for x, t, own in zip(values, times.tolist(), before, strict=True)
+        answers = [
+            self._advance(x, t, carried)
+            for x, t, carried in zip(values, times.tolist(), before, strict=True)
         ]
-        outputs = torch.stack([x for x, _ in found], 1)
-        return outputs, tuple(own for _, own in found)
+        outputs = torch.stack([x for x, _ in answers], 1)
+        return outputs, tuple(carried for _, carried in answers)
 
     def _advance(
         self, values: Tensor, time: float, memory: StackedMemory | None
     ) -> tuple[Tensor, StackedMemory]:
-        trace, own = None, (None,) * len(self.members)
+        trace, of_members = None, (None,) * len(self.members)
         if memory is not None:
-            trace, own = memory.trace, memory.blocks
+            trace, of_members = memory.trace, memory.blocks
         elements, trace = self.path.advance(values, time, trace)
         blocks, outputs = [], []
         shares = (trace.known / trace.rows)[self.path.gaps].unsqueeze(0)
-        for member, before in zip(self.members, own, strict=True):
+        for member, before in zip(self.members, of_members, strict=True):
             for element in elements.T:
                 before = member.blocks.advance(element, before)
             blocks.append(before)
@@ -144,12 +144,12 @@ def fit_stacked(groups: int | None, members: int, problem: Problem) -> Stacked:
     targets = problem.targets.double()
     if problem.classes:
         targets = 2.0 * torch.nn.functional.one_hot(problem.targets, problem.outputs).double() - 1
-    found = []
+    fitted = []
     with Progress(problem.verbose, members * 2) as progress:
         for number in range(members):
             random = np.random.default_rng(derived_seed(problem.seed, f"member {number}"))
-            found.append(_fit_member(path, groups, problem, targets, random, progress))
-    return Stacked(path, tuple(x for x, _ in found), tuple(x for _, x in found))
+            fitted.append(_fit_member(path, groups, problem, targets, random, progress))
+    return Stacked(path, tuple(x for x, _ in fitted), tuple(x for _, x in fitted))
 
 
 def _fit_member(
@@ -181,11 +181,11 @@ def _all_features(
     path: Path, blocks: Blocks, problem: Problem, progress: Progress
 ) -> dict[str, Tensor]:
     """Those of all training cases, in one array for each block."""
-    count, found = len(problem.cases), {}
+    count, collected = len(problem.cases), {}
     for some, features in looks(path, blocks, problem.cases, problem.threads):
         for name, x in features.items():
-            if name not in found:
-                found[name] = torch.empty(count, x.shape[1])
-            found[name][some] = x
+            if name not in collected:
+                collected[name] = torch.empty(count, x.shape[1])
+            collected[name][some] = x
         progress.tell("features", len(some) / count)
-    return found
+    return collected

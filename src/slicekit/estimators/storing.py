@@ -243,8 +243,8 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _fitted(estimator: Any) -> dict[str, Any]:
     """What `fit` found out, but for tensors and networks: numbers, and arrays as lists."""
-    found = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
-    return {k: _listed(v, k) if isinstance(v, np.ndarray) else v for k, v in found.items()}
+    fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
+    return {k: _listed(v, k) if isinstance(v, np.ndarray) else v for k, v in fitted.items()}
 
 
 def _listed(array: np.ndarray, name: str) -> dict[str, Any]:
@@ -260,9 +260,9 @@ def _listed(array: np.ndarray, name: str) -> dict[str, Any]:
 
 def _array(stored: dict[str, Any]) -> np.ndarray:
     """Labels or numbers in their dtype, which asks for no more room than they need."""
-    found, dtype = np.array(stored["values"]), np.dtype(stored["dtype"])
-    if dtype.kind not in "biufOUS" or (dtype.kind in "US" and dtype.itemsize > 4 * found.itemsize):
-        raise ValueError(f"it has {found.dtype} values in an array of {dtype}")
+    values, dtype = np.array(stored["values"]), np.dtype(stored["dtype"])
+    if dtype.kind not in "biufOUS" or (dtype.kind in "US" and dtype.itemsize > 4 * values.itemsize):
+        raise ValueError(f"it has {values.dtype} values in an array of {dtype}")
     return np.array(stored["values"], dtype=dtype)
 
 

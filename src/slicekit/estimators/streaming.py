@@ -115,8 +115,8 @@ class Stream:
         before = self._state
         with torch.inference_mode():
             outputs, memory = self._model.advance(values, now, before.memory)
-            found = self._combine(outputs)
-        prediction = found[0] if self._batch is None else found
+            answer = self._combine(outputs)
+        prediction = answer[0] if self._batch is None else answer
         self._state = StreamState(before.count + 1, now, memory, prediction, self._model)
         return prediction
 

@@ -76,9 +76,9 @@ class Windows:
         plain = cls(size, rough, torch.zeros(width), torch.ones(width), torch.ones(width))
         summaries = plain._summaries(elements, lengths)
         valid = valid_mask(plain.lengths(lengths), summaries.shape[1])
-        found = [moments(summaries[..., i][valid].double()) for i in range(width)]
-        centre = torch.tensor([x for x, _ in found])
-        spread = torch.tensor([x if x > 1e-6 else 1.0 for _, x in found])
+        channels = [moments(summaries[..., i][valid].double()) for i in range(width)]
+        centre = torch.tensor([x for x, _ in channels])
+        spread = torch.tensor([x if x > 1e-6 else 1.0 for _, x in channels])
         moved = torch.diff((summaries - centre) / spread, dim=1)[valid[:, 1:]]
         size_of_change = moved.pow(2).mean(0).sqrt() if len(moved) else torch.zeros(width)
         change = torch.where(size_of_change > 1e-6, size_of_change, 1.0)

@@ -126,9 +126,9 @@ def _field(structure: Structure, given: dict[str, Array], channels: int) -> dict
         return {"values": given["data"][order], "places": jnp.asarray(places[order])}
     theirs = [given[name] for name in _THEIRS[type(structure)]]  # type: ignore[index]
     expected = structure.shapes(channels)
-    found = {}
+    arrays = {}
     for (name, shape), x in zip(expected.items(), theirs, strict=True):
         if x.size != np.prod(shape) or x.shape[0] != channels:
             raise ValueError(f"{name} of {structure!r} has shape {x.shape}, which is not {shape}")
-        found[name] = x.reshape(shape)
-    return found
+        arrays[name] = x.reshape(shape)
+    return arrays

@@ -126,8 +126,8 @@ class LogODE(Flow):
         """The transitions of all windows of increments (batch, length, channels)."""
         basis = self.basis(structure, increments.shape[-1])
         signatures = cut(increments, basis, self.window).signatures
-        lifted, own = self.lift(structure), structure.lift_parameters(parameters, basis)
-        return resolve(lifted, self.flow).transition(lifted, own, signatures)
+        lifted, brackets = self.lift(structure), structure.lift_parameters(parameters, basis)
+        return resolve(lifted, self.flow).transition(lifted, brackets, signatures)
 
 
 @lru_cache(maxsize=256)

@@ -76,19 +76,19 @@ def with_arrays(model: Any, arrays: dict[str, Any]) -> Any:
         ValueError: if a name is missing or left over, or a shape does not fit.
     """
     leaves, tree = jax.tree_util.tree_flatten_with_path(model)
-    own, ragged = {_name(path): x for path, x in leaves}, _ragged(model)
-    missing, over = sorted(own.keys() - arrays.keys()), sorted(arrays.keys() - own.keys())
+    present, ragged = {_name(path): x for path, x in leaves}, _ragged(model)
+    missing, over = sorted(present.keys() - arrays.keys()), sorted(arrays.keys() - present.keys())
     if missing or over:
         raise ValueError(
             f"the tensors are not those of the model; missing: {', '.join(missing) or 'nothing'}; "
             f"left over: {', '.join(over) or 'nothing'}"
         )
-    for name, x in own.items():
+    for name, x in present.items():
         if name not in ragged and tuple(arrays[name].shape) != x.shape:
             raise ValueError(
                 f"{name} has shape {tuple(arrays[name].shape)}; expected {tuple(x.shape)}"
             )
-    return jax.tree_util.tree_unflatten(tree, [jnp.asarray(arrays[name]) for name in own])
+    return jax.tree_util.tree_unflatten(tree, [jnp.asarray(arrays[name]) for name in present])
 
 
 def _name(path: Any) -> str:
@@ -98,10 +98,10 @@ def _name(path: Any) -> str:
 
 def _ragged(model: Any) -> set[str]:
     """Names of arrays whose number of elements is random (a sparsity pattern)."""
-    found, _ = jax.tree_util.tree_flatten_with_path(
+    leaves, _ = jax.tree_util.tree_flatten_with_path(
         model, is_leaf=lambda x: isinstance(x, layers.SLiCE)
     )
-    owners = ((path, x) for path, x in found if isinstance(x, layers.SLiCE))
+    owners = ((path, x) for path, x in leaves if isinstance(x, layers.SLiCE))
     return {
         ".".join(part for part in (_name(path), "A", name) if part)
         for path, x in owners

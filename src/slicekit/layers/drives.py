@@ -170,8 +170,8 @@ class Pointwise(nn.Module):
 
     def forward(self, x: Tensor, previous: Tensor | None = None) -> Tensor:
         """module(x), in the module's precision where that is half."""
-        own = next((p.dtype for p in self.parameters()), x.dtype)
-        increments = self.module(x.to(own)).to(x.dtype) if own in HALF else self.module(x)
+        held_in = next((p.dtype for p in self.parameters()), x.dtype)
+        increments = self.module(x.to(held_in)).to(x.dtype) if held_in in HALF else self.module(x)
         if increments.shape[-1] != self._channels:
             raise ValueError(
                 f"Pointwise was declared with channels={self._channels}, but its module gives "

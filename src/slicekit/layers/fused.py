@@ -67,8 +67,8 @@ def quick_pass(
 
 
 def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None:
-    own = layer.__dict__
-    told = [own.get(name) for name in (*TOLD, "initial")]
+    kept = layer.__dict__
+    told = [kept.get(name) for name in (*TOLD, "initial")]
     key = [
         type(layer),
         choice.BACKENDS[0],

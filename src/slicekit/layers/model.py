@@ -170,12 +170,12 @@ class SequenceModel(nn.Module):
             h = h if self.pool is not None else last_valid(h, lengths)
             return self._head(h), States(after)
         after: list[Any] = []
-        for block, own in zip(cast(Iterable[Any], self.blocks), before, strict=False):
-            h, own = block.step(h, own)
-            after.append(own)
+        for block, layer_state in zip(cast(Iterable[Any], self.blocks), before, strict=False):
+            h, layer_state = block.step(h, layer_state)
+            after.append(layer_state)
         if self.pool is not None:
-            h, own = self.pool(h.unsqueeze(1), before[-1])
-            after.append(own)
+            h, layer_state = self.pool(h.unsqueeze(1), before[-1])
+            after.append(layer_state)
         return self._head(h), States(after)
 
     def output_lengths(self, lengths: Tensor) -> Tensor:
@@ -187,8 +187,8 @@ class SequenceModel(nn.Module):
     def regularisation(self) -> Tensor:
         """Sum of the penalties of all layers that have one."""
         layers = cast(Iterable[Any], self.blocks.modules())
-        found = [x.regularisation() for x in layers if hasattr(x, "regularisation")]
-        return torch.stack(found).sum() if found else next(self.parameters()).new_zeros(())
+        penalties = [x.regularisation() for x in layers if hasattr(x, "regularisation")]
+        return torch.stack(penalties).sum() if penalties else next(self.parameters()).new_zeros(())
 
     def _check(self, x: Tensor, axes: tuple[str, ...]) -> None:
         if self.vocabulary is None:
@@ -218,12 +218,15 @@ class SequenceModel(nn.Module):
             return [None] * parts
         if len(state) != parts:
             raise ValueError(f"state has {len(state)} parts; expected {parts} for this model")
-        return [None if isinstance(own, State) and not own.tensors else own for own in state]
+        return [
+            None if isinstance(layer_state, State) and not layer_state.tensors else layer_state
+            for layer_state in state
+        ]
 
     def _head(self, h: Tensor) -> Any:
         h = self.norm(h)
-        found = [head(h) for head in self.heads]
-        return found if isinstance(self.outputs, tuple) else found[0]
+        answers = [head(h) for head in self.heads]
+        return answers if isinstance(self.outputs, tuple) else answers[0]
 
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this model again, but for its parameters."""

@@ -38,10 +38,10 @@ class OwnedTensors(nn.Module):
 
     def forward(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """The tensors by name; half-precision ones in `dtype`, if given."""
-        found = {name: getattr(self, name) for name in self._names}
+        tensors = {name: getattr(self, name) for name in self._names}
         if dtype is None:
-            return found
-        return {name: x.to(dtype) if x.dtype in HALF else x for name, x in found.items()}
+            return tensors
+        return {name: x.to(dtype) if x.dtype in HALF else x for name, x in tensors.items()}
 
     def stored(self) -> list[Tensor]:
         """The tensors that the module itself holds, without asking for each by its name."""
@@ -58,6 +58,6 @@ def _take_stored_sizes(module: OwnedTensors, state_dict: Any, prefix: str, *rest
     if module._check is not None and len(whole) == len(stored) and concrete(*whole.values()):
         module._check(whole)
     for name in module.ragged:
-        own = getattr(module, name)
-        if name in whole and whole[name].shape != own.shape:
-            own.data = own.data.new_empty(whole[name].shape)
+        present = getattr(module, name)
+        if name in whole and whole[name].shape != present.shape:
+            present.data = present.data.new_empty(whole[name].shape)

@@ -27,14 +27,14 @@ def stored(layer: "SLiCE", name: str) -> list[Tensor] | None:
     if modules._global_forward_hooks or modules._global_forward_pre_hooks:
         return None
     tensors, buffers = held._parameters, held._buffers
-    found = []
+    inside = []
     for key in held._names:
         x = tensors.get(key)
         x = buffers.get(key) if x is None else x
         if x is None or key in held.__dict__:
             return None
-        found.append(x)
-    return found
+        inside.append(x)
+    return inside
 
 
 def changed(kind: "type[SLiCE]") -> bool:

@@ -410,8 +410,8 @@ class SLiCE(nn.Module):
     def citations(self) -> tuple[str, ...]:
         """Keys of what this layer uses."""
         policies = (p.citations for p in (self.flow, self.scan) if p is not None)
-        own = ("walker2025slices", *_structure_citations(self.structure))
-        return (*own, *(key for keys in policies for key in keys))
+        works = ("walker2025slices", *_structure_citations(self.structure))
+        return (*works, *(key for keys in policies for key in keys))
 
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this layer again, but for its parameters."""
@@ -435,9 +435,9 @@ class SLiCE(nn.Module):
 def _structure_citations(structure: Structure) -> tuple[str, ...]:
     """Those of its facts, which a user's own structure need not have, and of a sum's parts."""
     facts = getattr(structure, "facts", None)
-    own = () if facts is None else facts.citations
+    works = () if facts is None else facts.citations
     parts = structure.parts if isinstance(structure, DirectSum) else ()
-    return (*own, *(key for part in parts for key in _structure_citations(part)))
+    return (*works, *(key for part in parts for key in _structure_citations(part)))
 
 
 def _draws(drive: Drive) -> bool:

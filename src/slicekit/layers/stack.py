@@ -61,24 +61,24 @@ class Stack:
             if windowed(block):
                 places: Any = block.places(h, before[at], lengths)  # type: ignore[operator]
                 counts, closed = places.counts, places.closed
-            h, own = block(h, before[at], lengths, True)
+            h, layer_state = block(h, before[at], lengths, True)
             lengths = None if counts is None else without_padding(counts, h.shape[1])
             if settled:
                 continue
-            after.append(own)
+            after.append(layer_state)
             if return_state and closed is not None:
                 rest = Stack(self.blocks[at + 1 :], self.pool)
                 after += rest._settle(h, before[at + 1 :], closed)
                 settled = True
         if self.pool is not None:
-            h, own = self.pool(h, before[-1], lengths)
+            h, layer_state = self.pool(h, before[-1], lengths)
             if not settled:
-                after.append(own)
+                after.append(layer_state)
         return h, after, lengths
 
     def _settle(self, h: Tensor, before: list[Any], closed: Tensor) -> list[Any]:
         """The states after the elements that are final."""
         most = int(closed.max())
         if most == 0:
-            return [State({}) if own is None else own for own in before]
+            return [State({}) if layer_state is None else layer_state for layer_state in before]
         return self.run(h[:, :most], before, closed, True)[1] if before else []

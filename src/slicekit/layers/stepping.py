@@ -57,19 +57,19 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     why = None if plan is not None else "it takes plain layers and tensors, and neither B nor scan"
     if not kernel_serves("step", why, "a pass over one element") or plan is None:
         return None
-    found = plan.run(x, hidden)
-    if found is None:
+    moved = plan.run(x, hidden)
+    if moved is None:
         return None
-    out, finite = found
+    out, finite = moved
     return out, State({"hidden": out}), finite
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
     tensors = stored(layer, "A")
-    own = layer.__dict__
-    if tensors is None or layer._parameters.get("B") is not None or own.get("B") is not None:
+    kept = layer.__dict__
+    if tensors is None or layer._parameters.get("B") is not None or kept.get("B") is not None:
         return None
-    told = [own.get(name) for name in TOLD]
+    told = [kept.get(name) for name in TOLD]
     key = [type(layer), x.shape, x.dtype, *map(id, told)]
     for p in tensors:
         key += p.data_ptr(), p.shape, p.dtype, p.is_contiguous(), p.is_neg()
@@ -102,8 +102,8 @@ def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | N
     if pieces is None:
         return None
     parts, names = pieces
-    own = [tuple(tensors[name] for name in group) for group in names]
-    return StepPlan(parts, own, x.shape[0], channels, drive.dt)
+    run_parameters = [tuple(tensors[name] for name in group) for group in names]
+    return StepPlan(parts, run_parameters, x.shape[0], channels, drive.dt)
 
 
 def _pieces(layer: "SLiCE", tensors: dict[str, Tensor]) -> Pieces | None:

@@ -106,21 +106,21 @@ def _split_first(states: Any) -> tuple[Any, Any]:
 
 def _lift(layer: "SLiCE", dtype: torch.dtype, basis: LieBasis) -> Parameters:
     """The parameters of the brackets; kept while nothing is trained, because steps ask again."""
-    own = layer.A(dtype)
-    if torch.is_grad_enabled() or not concrete(*own.values()) or surrounded():
-        return layer.structure.lift_parameters(own, basis)
+    parameters = layer.A(dtype)
+    if torch.is_grad_enabled() or not concrete(*parameters.values()) or surrounded():
+        return layer.structure.lift_parameters(parameters, basis)
     known = _lifted.get(layer)
     # By value: neither address nor version tells when a fused optimiser has changed a weight.
-    if known is None or not _same(known[0], own):
-        kept = {name: x.clone() for name, x in own.items()}
-        known = kept, layer.structure.lift_parameters(own, basis)
+    if known is None or not _same(known[0], parameters):
+        kept = {name: x.clone() for name, x in parameters.items()}
+        known = kept, layer.structure.lift_parameters(parameters, basis)
         _lifted[layer] = known
     return known[1]
 
 
-def _same(kept: Parameters, own: Parameters) -> bool:
-    pairs = ((kept[name], x) for name, x in own.items())
-    return kept.keys() == own.keys() and all(
+def _same(kept: Parameters, current: Parameters) -> bool:
+    pairs = ((kept[name], x) for name, x in current.items())
+    return kept.keys() == current.keys() and all(
         a.dtype == b.dtype and a.device == b.device and torch.equal(a, b) for a, b in pairs
     )
 
@@ -153,8 +153,8 @@ def places(
     assert isinstance(layer.flow, LogODE)
     steps = None if lengths is None else (lengths - skip).clamp_min(0)
     filled = None if state is None else state["filled"]
-    found = ends(increments, layer.flow.window, filled, steps)
-    elements = found.last + skip
+    places = ends(increments, layer.flow.window, filled, steps)
+    elements = places.last + skip
     if skip:
         elements = torch.nn.functional.pad(elements, (1, 0))
-    return Places(found.counts + skip, found.closed + skip, elements)
+    return Places(places.counts + skip, places.closed + skip, elements)

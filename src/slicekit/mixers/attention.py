@@ -129,16 +129,16 @@ class CausalAttention(Mixer):
         )
         there = cache["positions"].unsqueeze(1)
         number = torch.arange(keys.shape[2], device=keys.device)
-        own = number[-here.shape[1] :]
-        found = []
+        numbers_here = number[-here.shape[1] :]
+        outputs = []
         for q, at, own_entry in zip(
-            queries.split(ROWS, 2), here.split(ROWS, 1), own.split(ROWS), strict=True
+            queries.split(ROWS, 2), here.split(ROWS, 1), numbers_here.split(ROWS), strict=True
         ):
             earlier = (there >= 0) & (there <= at.unsqueeze(-1))
             # Past the end there may be nothing earlier, and a row without an entry has no softmax.
             mask = (earlier | (number == own_entry.unsqueeze(-1))).unsqueeze(1)
-            found.append(self._attend(q, keys, values, mask))
-        return torch.cat(found, 2)
+            outputs.append(self._attend(q, keys, values, mask))
+        return torch.cat(outputs, 2)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         return functional.scaled_dot_product_attention(

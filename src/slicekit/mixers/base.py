@@ -107,12 +107,14 @@ class Mixer(nn.Module, ABC):
 
     def _in_own_dtype(self, x: Tensor) -> Tensor:
         """x in the dtype of the parameters, where one of both is half precision."""
-        own = next((p.dtype for p in self.parameters()), x.dtype)
-        if own == x.dtype:
+        held_in = next((p.dtype for p in self.parameters()), x.dtype)
+        if held_in == x.dtype:
             return x
-        if own not in HALF and x.dtype not in HALF:
-            raise TypeError(f"x has dtype {x.dtype}, but the mixer has {own}; expected one dtype")
-        return x.to(own)
+        if held_in not in HALF and x.dtype not in HALF:
+            raise TypeError(
+                f"x has dtype {x.dtype}, but the mixer has {held_in}; expected one dtype"
+            )
+        return x.to(held_in)
 
     def _begin(self, x: Tensor, state: State | None) -> State:
         """A state in the precision to compute in, checked."""

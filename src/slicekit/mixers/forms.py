@@ -73,12 +73,12 @@ class AffineCDE:
         sequences, dim = self.increments.shape[0], self.structure.dim
         columns = (self.inputs.right.shape[-1],) if isinstance(self.inputs, Outer) else ()
         start = self.increments.new_zeros(sequences, dim, *columns)
-        found, _ = solve(
+        states, _ = solve(
             self.structure, self.parameters, self.increments, start, self.flow, inputs=self.inputs
         )
-        found = found[:, self.each - 1 :: self.each]
-        batch, length = self.hidden[0], found.shape[1]
-        heads = found.unflatten(0, (batch, -1)).transpose(1, 2)
+        states = states[:, self.each - 1 :: self.each]
+        batch, length = self.hidden[0], states.shape[1]
+        heads = states.unflatten(0, (batch, -1)).transpose(1, 2)
         return heads.reshape(batch, length, *self.hidden[1:])
 
 

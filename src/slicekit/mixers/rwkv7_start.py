@@ -73,6 +73,6 @@ def chosen_rank(name: str, rank: int | None, about: float) -> int:
 
 def uniform_map(width: int, bound: float) -> nn.Linear:
     """A map without bias, its weights uniform within a bound."""
-    found = nn.Linear(width, width, bias=False)
-    nn.init.uniform_(found.weight, -bound, bound)
-    return found
+    linear = nn.Linear(width, width, bias=False)
+    nn.init.uniform_(linear.weight, -bound, bound)
+    return linear

@@ -39,7 +39,7 @@ def slstm_reference(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[T
         The hidden states (length, heads, batch, dim), and the last state.
     """
     h, c, n, m = state.unbind(0)
-    found = []
+    outputs = []
     for wx in driven.unbind(0):
         raw = wx + torch.bmm(h, recurrent).unflatten(-1, (4, -1))
         i, f, z, o = raw.unbind(-2)
@@ -49,8 +49,8 @@ def slstm_reference(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[T
         c = decay * c + gain * torch.tanh(z)
         n = decay * n + gain
         h = torch.sigmoid(o) * c / n
-        found.append(h)
-    return torch.stack(found), torch.stack([h, c, n, m])
+        outputs.append(h)
+    return torch.stack(outputs), torch.stack([h, c, n, m])
 
 
 def slstm_recurrence(driven: Tensor, recurrent: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -98,11 +98,11 @@ class WindowedCDE(Mixer):
         """Where the outputs of `forward` stand in its input, for the same arguments."""
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
-        own = self._begin(x, state)
-        found = ends(x, self.window, own["filled"], lengths)
+        begun = self._begin(x, state)
+        places = ends(x, self.window, begun["filled"], lengths)
         count = x.shape[1] if lengths is None else lengths
-        counts = torch.where(own["seen"] + count == 0, 0, found.counts)
-        return Places(counts, found.closed, found.last)
+        counts = torch.where(begun["seen"] + count == 0, 0, places.counts)
+        return Places(counts, places.closed, places.last)
 
     def start(self, batch: int, like: Tensor) -> State:
         """Nothing seen yet."""
@@ -156,7 +156,7 @@ class WindowedCDE(Mixer):
             "seen": seen + (x.shape[1] if lengths is None else lengths),
         }
         if self.solver.carries:
-            carried = torch.stack([own for own in steps if own is not None], 1)
+            carried = torch.stack([taken for taken in steps if taken is not None], 1)
             tensors["step"] = _pick(carried.unsqueeze(-1), windows.closed).squeeze(-1)
         return along[:, 1:], State(tensors)
 

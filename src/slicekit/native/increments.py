@@ -189,13 +189,13 @@ class IncrementKernel:
         problem, held = self.problem(parameters, increments, state, rescale)
         given = {"states": states, "factors": factors, "in_states": in_states, "in_last": in_last}
         given = {name: plain(x) for name, x in given.items()}
-        found = {name: torch.empty_like(held[name]) for name in self.trained}
+        gradients = {name: torch.empty_like(held[name]) for name in self.trained}
         in_increments, in_state = (torch.empty_like(held[x]) for x in ("increments", "state"))
         in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
-        made = {f"in_{name}": x for name, x in found.items()}
+        made = {f"in_{name}": x for name, x in gradients.items()}
         rest = {"in_increments": in_increments, "in_state": in_state, "in_inputs": in_inputs}
         self._call("backward", problem, {**held, **given, **made, **rest})
-        return found, in_increments, in_state, in_inputs
+        return gradients, in_increments, in_state, in_inputs
 
 
 SPARSE = IncrementKernel("sparse", _Sparse, ("values", "places"), ("values",))

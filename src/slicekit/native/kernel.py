@@ -23,13 +23,13 @@ def function(name: str) -> Any:
     if loaded is None:
         raise RuntimeError(f"native {name}: there is no native library")
     try:
-        found = getattr(loaded.c, name)
+        entry = getattr(loaded.c, name)
     except AttributeError as error:
         raise OSError(
             f"{loaded.path} is older than this slicekit: it has no {name}; install it again"
         ) from error
-    found.restype = c_int64
-    return found
+    entry.restype = c_int64
+    return entry
 
 
 def sizes(*names: str) -> list[tuple[str, Any]]:
@@ -85,9 +85,9 @@ class Task(Structure):
     def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array."""
         dtype = self.dtype()
-        found: dict[str, Expected] = {name: (x, dtype) for name, x in self.shapes().items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {name: (x, torch.int64) for name, x in self.whole().items()}
+        arrays: dict[str, Expected] = {name: (x, dtype) for name, x in self.shapes().items()}
+        arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
+        return arrays | {name: (x, torch.int64) for name, x in self.whole().items()}
 
     def dtype(self) -> torch.dtype:
         """Of floating arrays."""

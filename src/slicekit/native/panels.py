@@ -145,8 +145,8 @@ class Panels:
         addresses: list[int | None] = []
         given = iter(tensors)
         for wanted in self.plan.parameters:
-            found = [address("a parameter", next(given), x) for x in wanted]
-            addresses += [*found, *[None] * (3 - len(found))]
+            pointers = [address("a parameter", next(given), x) for x in wanted]
+            addresses += [*pointers, *[None] * (3 - len(pointers))]
         return (c_void_p * len(addresses))(*addresses)
 
     def kept_numbers(self) -> int:
@@ -223,7 +223,9 @@ class Panels:
         trained. Without `in_last` nothing but the states has a gradient.
         """
         plan, problem = self.plan, self._problem()
-        found = [torch.empty_like(x) if trained else x.new_empty(0) for x in self.parameters]
+        in_parameters = [
+            torch.empty_like(x) if trained else x.new_empty(0) for x in self.parameters
+        ]
         in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
         in_state = torch.empty_like(self.state)
         in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
@@ -239,12 +241,12 @@ class Panels:
             arrays["in_inputs"] = in_inputs
         fill(problem, plan.expected, arrays)
         if trained:
-            problem.in_parameters = self._pointers(found)
+            problem.in_parameters = self._pointers(in_parameters)
         KERNEL.run("backward", problem, plan.bytes("backward", problem))
         if states.shape[0] == 0:
-            for x in (*found, in_increments):
+            for x in (*in_parameters, in_increments):
                 x.zero_()
-        return found, in_increments, in_state, in_inputs
+        return in_parameters, in_increments, in_state, in_inputs
 
 
 class Plan:
@@ -278,9 +280,9 @@ class Plan:
             factors = (q.batch, -(-q.length // q.rescale), q.dim, q.columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
         shapes |= {"inputs": states, "factors": factors, "driven": state}
-        found: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
-        found |= {f"in_{name}": wanted for name, wanted in found.items()}
-        return found | {"index": ((q.batch, q.length), torch.int64)}
+        arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
+        arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
+        return arrays | {"index": ((q.batch, q.length), torch.int64)}
 
     def product(self) -> dict[str, Expected]:
         """What is expected of the product of all transitions."""
@@ -310,9 +312,9 @@ class Plan:
 
     def _once(self, key: tuple, measure: Callable[[], int]) -> int:
         if key not in self._measured:
-            found = measure()
-            check(max(0, -found), "slicekit_panels_kept")
-            self._measured[key] = found
+            measured = measure()
+            check(max(0, -measured), "slicekit_panels_kept")
+            self._measured[key] = measured
         return self._measured[key]
 
 

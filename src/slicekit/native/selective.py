@@ -95,13 +95,13 @@ def backward(
     in_last: Tensor,
 ) -> list[Tensor]:
     """The gradients of the operands, of those of outputs and last state."""
-    found = [x.new_empty(x.shape) for x in operands]
+    gradients = [x.new_empty(x.shape) for x in operands]
     if not len(operands[2]):
-        found[1].zero_()
+        gradients[1].zero_()
     given = {"starts": starts, "in_outputs": in_outputs, "in_last": in_last}
     arrays = {name: plain(x) for name, x in given.items()}
-    _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, found, strict=True)))
-    return found
+    _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, gradients, strict=True)))
+    return gradients
 
 
 def _call(

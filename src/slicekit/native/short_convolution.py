@@ -64,16 +64,16 @@ def backward(
     operands: list[Tensor | None], activation: bool, in_outputs: Tensor
 ) -> list[Tensor | None]:
     """The gradients of the operands, of that of the outputs."""
-    found = [None if x is None else x.new_empty(x.shape) for x in operands]
+    gradients = [None if x is None else x.new_empty(x.shape) for x in operands]
     x = operands[0]
     assert x is not None
     if not len(x):
-        found = [None if y is None else y.zero_() for y in found]
-    named = zip(GRADIENTS, found, strict=True)
+        gradients = [None if y is None else y.zero_() for y in gradients]
+    named = zip(GRADIENTS, gradients, strict=True)
     arrays = {name: y for name, y in named if y is not None}
     arrays["in_outputs"] = plain(in_outputs)
     _call("backward", operands, activation, arrays)
-    return found
+    return gradients
 
 
 def _call(

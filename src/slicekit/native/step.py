@@ -63,17 +63,19 @@ class StepPlan:
         dt: float,
     ) -> None:
         """Write it down for the kernel."""
-        self.held = [x for own in parameters for x in own]
+        self.held = [x for run_parameters in parameters for x in run_parameters]
         self.dim = sum(dim for _, dim, _, _ in parts)
         real = parameters[0][0].element_size()
         self._dtype = REAL.get(real, torch.float32)
         self._x = (batch, channels - (dt != 0))
         self._state = (batch, self.dim)
         rows = []
-        for (kind, dim, size, option), own in zip(parts, parameters, strict=True):
+        for (kind, dim, size, option), run_parameters in zip(parts, parameters, strict=True):
             wanted = _expected(kind, dim, size, channels, self._dtype)
-            found = [address("a parameter", *pair) for pair in zip(own, wanted, strict=True)]
-            rows.append(_Part(kind, dim, size, option, (c_void_p * 3)(*found)))
+            addresses = [
+                address("a parameter", *pair) for pair in zip(run_parameters, wanted, strict=True)
+            ]
+            rows.append(_Part(kind, dim, size, option, (c_void_p * 3)(*addresses)))
         self._parts = (_Part * len(rows))(*rows)
         self._plan = _Plan(real, batch, channels, self.dim, len(rows), self._parts, dt)
         self._address = ctypes.addressof(self._plan)

@@ -41,8 +41,8 @@ def halo(
     )
     if lengths is None:
         lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
-    found: Any = _Halo.apply(ranks, size, lengths, x)
-    return found
+    received: Any = _Halo.apply(ranks, size, lengths, x)
+    return received
 
 
 class _Halo(torch.autograd.Function):
@@ -77,17 +77,17 @@ class _Halo(torch.autograd.Function):
         sent = in_elements.float() if in_elements.dtype.itemsize < 4 else in_elements
         heard = ranks.gather("the gradient of a halo", sent)
         batch, _, channels = ctx.shape
-        own = sent.new_zeros(batch, size, channels)
+        in_halo = sent.new_zeros(batch, size, channels)
         for rank in range(ranks.rank + 1, ranks.count):
             picks, count = _picks(ctx.counts[:rank], size)
             moved = heard[rank] * _valid(count, size).unsqueeze(-1)
             earlier = sent.new_zeros(batch, rank * size, channels)
             earlier.scatter_add_(1, picks.unsqueeze(-1).expand(-1, -1, channels), moved)
-            own += earlier[:, ranks.rank * size : (ranks.rank + 1) * size]
-        own = own * _valid(ctx.counts[ranks.rank], size).unsqueeze(-1)
-        found = sent.new_zeros(ctx.shape)
-        found.scatter_add_(1, ctx.places.unsqueeze(-1).expand(-1, -1, channels), own)
-        return None, None, None, in_x + found.to(in_x.dtype)
+            in_halo += earlier[:, ranks.rank * size : (ranks.rank + 1) * size]
+        in_halo = in_halo * _valid(ctx.counts[ranks.rank], size).unsqueeze(-1)
+        gradient = sent.new_zeros(ctx.shape)
+        gradient.scatter_add_(1, ctx.places.unsqueeze(-1).expand(-1, -1, channels), in_halo)
+        return None, None, None, in_x + gradient.to(in_x.dtype)
 
 
 def _valid(counts: Tensor, size: int) -> Tensor:

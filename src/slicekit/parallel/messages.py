@@ -15,13 +15,13 @@ def pack(tensors: Sequence[Tensor]) -> Tensor:
 def unpack(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """The tensors of a row, with shapes and dtypes of others."""
     sizes = [x.numel() * (2 if x.is_complex() else 1) for x in like]
-    found = []
+    tensors = []
     for part, x in zip(row.split(sizes), like, strict=True):
         if x.is_complex():
-            found.append(torch.view_as_complex(part.reshape(*x.shape, 2)).to(x.dtype))
+            tensors.append(torch.view_as_complex(part.reshape(*x.shape, 2)).to(x.dtype))
         else:
-            found.append(part.view(x.shape).to(x.dtype))
-    return found
+            tensors.append(part.view(x.shape).to(x.dtype))
+    return tensors
 
 
 def _real(x: Tensor) -> Tensor:

@@ -133,8 +133,8 @@ def part(
     """
     ranks = Ranks(_group(mesh))
     start, stop = place(x.shape[1], ranks.rank, ranks.count, model)
-    own = None if lengths is None else (lengths - start).clamp(0, stop - start)
-    return x[:, start:stop], own
+    here = None if lengths is None else (lengths - start).clamp(0, stop - start)
+    return x[:, start:stop], here
 
 
 def place(length: int, rank: int, count: int, model: nn.Module | None = None) -> tuple[int, int]:
@@ -195,7 +195,7 @@ def _mixers(model: nn.Module) -> list[nn.Module]:
     """The outermost layers that look back."""
     if isinstance(model, SLiCE | Mixer):
         return [model]
-    return [found for child in model.children() for found in _mixers(child)]
+    return [mixer for child in model.children() for mixer in _mixers(child)]
 
 
 def _is_linear(mixer: nn.Module) -> bool:
@@ -262,11 +262,11 @@ class _Linear:
         module.scan = Sharded(self.ranks.group)
         return call.with_state(state)
 
-    def after(self, module: Any, arguments: Any, named: Any, found: Any) -> Any:
+    def after(self, module: Any, arguments: Any, named: Any, outputs: Any) -> Any:
         if not self.held:  # the hook before has failed
             return None
         wanted, module.scan = self.held.pop()
-        return found if wanted or found is None else found[0]
+        return outputs if wanted or outputs is None else outputs[0]
 
 
 def _going_on(module: Any, x: Any, before: list[Tensor] | None) -> State | None:
@@ -329,11 +329,11 @@ class _Handed:
             tensors |= {name: torch.zeros_like(tensors[name]) for name in ("window", "filled")}
         return call.with_state(None if tensors is None else State(tensors))
 
-    def after(self, module: Any, arguments: Any, named: Any, found: Any) -> Any:
+    def after(self, module: Any, arguments: Any, named: Any, outputs: Any) -> Any:
         wanted = self.wanted.pop() if self.wanted else False
-        if found is None:
+        if outputs is None:
             return None
-        y, state = found
+        y, state = outputs
         (y,) = leave(self.ranks, (y,), state.tensors)
         return (y, state) if wanted else y
 
@@ -373,13 +373,13 @@ class _Whole:
         if pool is not None:
             module.pool = _Pooled(pool, self.ranks)
 
-    def after(self, module: Any, arguments: Any, named: Any, found: Any) -> Any:
+    def after(self, module: Any, arguments: Any, named: Any, outputs: Any) -> Any:
         pool, wanted = self.held.pop() if self.held else (None, False)
         if pool is not None:
             module.pool = pool
-        if not wanted or found is None:
-            return found
-        y, states = found
+        if not wanted or outputs is None:
+            return outputs
+        y, states = outputs
         return _final(self.ranks, y, states)
 
 
@@ -389,7 +389,7 @@ def _final(ranks: Ranks, y: Any, states: Any) -> Any:
         (y,), tensors = from_last(ranks, (y,), states.tensors)
         return y, State(tensors)
     after: list[Any] = []
-    for own in states:
-        y, own = _final(ranks, y, own)
-        after.append(own)
+    for state in states:
+        y, state = _final(ranks, y, state)
+        after.append(state)
     return y, States(after)

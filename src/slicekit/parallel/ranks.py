@@ -91,9 +91,9 @@ class Ranks:
             waiting = [key for key in keys if store.check([key])]
             if not waiting:
                 return
-            own = json.dumps({"subject": subject, "message": "of a kind that was known before"})
-            store.set(keys[self.rank], own)
-            heard = [store.get(key).decode() if key in waiting else own for key in keys]
+            told = json.dumps({"subject": subject, "message": "of a kind that was known before"})
+            store.set(keys[self.rank], told)
+            heard = [store.get(key).decode() if key in waiting else told for key in keys]
             raise ValueError(_disagreement(subject, heard))
 
     def named(self, subject: str) -> "_named":
@@ -113,14 +113,14 @@ class Ranks:
         if self.count == 1:
             return [x]
         x = x.contiguous()
-        found = [torch.empty_like(x) for _ in range(self.count)]
+        gathered = [torch.empty_like(x) for _ in range(self.count)]
         with _named(subject):
             try:
-                dist.all_gather(found, x, group=self.group)
+                dist.all_gather(gathered, x, group=self.group)
             except RuntimeError:
                 self._compare(subject)
                 raise
-        return found
+        return gathered
 
     def add_up(self, subject: str, x: Tensor) -> Tensor:
         """The sum of the tensors of all ranks."""

@@ -44,8 +44,8 @@ def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named |
         blank = torch.empty(shape, dtype=getattr(torch, dtype))
         tensors.append(ranks.receive("a state", blank, ranks.rank - 1).to(x.device))
     taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
-    found: Any = _Enter.apply(ranks, taped, x, *tensors)
-    return found[0], dict(zip(described, found[1:], strict=True))
+    received: Any = _Enter.apply(ranks, taped, x, *tensors)
+    return received[0], dict(zip(described, received[1:], strict=True))
 
 
 def leave(ranks: Ranks, outputs: tuple[Tensor, ...], state: Named) -> tuple[Tensor, ...]:
@@ -63,8 +63,8 @@ def leave(ranks: Ranks, outputs: tuple[Tensor, ...], state: Named) -> tuple[Tens
     for x in tensors:
         ranks.send("a state", x.detach().cpu(), ranks.rank + 1)
     taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
-    found: Any = _Leave.apply(ranks, len(outputs), taped, *outputs, *tensors)
-    return found
+    sent: Any = _Leave.apply(ranks, len(outputs), taped, *outputs, *tensors)
+    return sent
 
 
 def _header(state: Named) -> Tensor:
@@ -85,8 +85,8 @@ def _described(header: Tensor) -> dict[str, Any]:
 
 def _alike(ranks: Ranks, tensors: tuple[Tensor, ...]) -> list[Tensor]:
     """The last rank's tensors there, and room for them elsewhere."""
-    own = _header({str(place): x for place, x in enumerate(tensors)})
-    described = _described(ranks.from_last("the last state", own)).values()
+    header = _header({str(place): x for place, x in enumerate(tensors)})
+    described = _described(ranks.from_last("the last state", header)).values()
     if ranks.last:
         return list(tensors)
     pairs = zip(described, tensors, strict=True)
@@ -101,8 +101,8 @@ def from_last(
     A collective for each tensor, and one before them that says what they look like.
     """
     count = len(outputs)
-    found: Any = _FromLast.apply(ranks, count, *outputs, *state.values())
-    return found[:count], dict(zip(state, found[count:], strict=True))
+    received: Any = _FromLast.apply(ranks, count, *outputs, *state.values())
+    return received[:count], dict(zip(state, received[count:], strict=True))
 
 
 class _Enter(torch.autograd.Function):
@@ -139,13 +139,13 @@ class _Leave(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
         ranks: Ranks = ctx.ranks
-        found = [
+        pulled = [
             None
             if like is None
             else ranks.receive("the gradient of a state", like, ranks.rank + 1).to(device)
             for like, device in zip(ctx.like, ctx.devices, strict=True)
         ]
-        return (None, None, None, *gradients, *found)
+        return (None, None, None, *gradients, *pulled)
 
 
 class _FromLast(torch.autograd.Function):
@@ -163,11 +163,11 @@ class _FromLast(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:  # type: ignore[override]
         ranks: Ranks = ctx.ranks
-        found: list[Tensor | None] = []
+        pulled: list[Tensor | None] = []
         for gradient, floating in zip(gradients[ctx.count :], ctx.floating, strict=True):
             total = ranks.add_up("the gradient of the last state", gradient) if floating else None
-            found.append(total if ranks.last else None)
-        return (None, None, *gradients[: ctx.count], *found)
+            pulled.append(total if ranks.last else None)
+        return (None, None, *gradients[: ctx.count], *pulled)
 
 
 def _floating(x: Tensor) -> bool:
@@ -203,16 +203,22 @@ class Relay(Scan):
         given = {"state": state}
         if recurrence.log_norm is not None:
             given["log_norm"] = recurrence.log_norm
-        _, own = enter(ranks, state, given)
-        assert own is not None
-        found = scan.run(replace(recurrence, state=own["state"], log_norm=own.get("log_norm")))
-        last = {"state": found.last}
-        if found.last_log_norm is not None:
-            last["log_norm"] = found.last_log_norm
-        outputs = (found.outputs,) if found.log_norm is None else (found.outputs, found.log_norm)
+        _, carried = enter(ranks, state, given)
+        assert carried is not None
+        solution = scan.run(
+            replace(recurrence, state=carried["state"], log_norm=carried.get("log_norm"))
+        )
+        last = {"state": solution.last}
+        if solution.last_log_norm is not None:
+            last["log_norm"] = solution.last_log_norm
+        outputs = (
+            (solution.outputs,)
+            if solution.log_norm is None
+            else (solution.outputs, solution.log_norm)
+        )
         outputs, last = from_last(ranks, leave(ranks, outputs, last), last)
         return replace(
-            found,
+            solution,
             outputs=outputs[0],
             last=last["state"],
             log_norm=outputs[1] if len(outputs) > 1 else None,

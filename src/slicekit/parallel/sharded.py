@@ -91,10 +91,10 @@ class Sharded(Scan):
         engine, recurrence, size = inner.engine(recurrence)
         problem = _Problem(ranks, engine, size, recurrence)
         problem.agree()
-        found: Any = _ShardedScan.apply(problem, *problem.operands)
+        results: Any = _ShardedScan.apply(problem, *problem.operands)
         if not recurrence.projective:
-            return Solution(found[0], found[1])
-        return Solution(*found[:4])
+            return Solution(results[0], results[1])
+        return Solution(*results[:4])
 
 
 class _Problem:
@@ -228,11 +228,11 @@ class _Chain:
             gradients: g of all ranks, in the coordinates of their first states.
             last: gradient of the last state of all.
         """
-        found = last
+        gradient = last
         for at in range(len(self.shards) - 1, rank, -1):
             shift = self.states[at].below(self.states[at + 1])
-            found = gradients[at] + self.shards[at].pull(found, shift)
-        return found
+            gradient = gradients[at] + self.shards[at].pull(gradient, shift)
+        return gradient
 
 
 class _ShardedScan(torch.autograd.Function):
@@ -243,28 +243,28 @@ class _ShardedScan(torch.autograd.Function):
         with plain_torch():
             dealt, ranks = problem.dealt(operands), problem.ranks
             size = problem.size if problem.engine == "native" else 0
-            own, made = summarise(dealt.source, dealt.affine, dealt.state, size)
-            chain = _Chain.gathered(ranks, own, dealt)
+            shard, made = summarise(dealt.source, dealt.affine, dealt.state, size)
+            chain = _Chain.gathered(ranks, shard, dealt)
             start = chain.states[ranks.rank]
             passes = problem.passes(dealt, start.mantissa().contiguous())
             keep = any(ctx.needs_input_grad) and passes.keeps()
-            found = passes.forward(keep, made) if made else passes.forward(keep)
+            results = passes.forward(keep, made) if made else passes.forward(keep)
             ctx.problem, ctx.chain, ctx.count = problem, chain, len(operands)
             if not problem.rescale:
-                ctx.save_for_backward(*operands, *found)
-                return found[0], chain.states[-1].plain()
-            return _ShardedScan._projective(ctx, operands, found, start)
+                ctx.save_for_backward(*operands, *results)
+                return results[0], chain.states[-1].plain()
+            return _ShardedScan._projective(ctx, operands, results, start)
 
     @staticmethod
     def _projective(
-        ctx: Any, operands: tuple[Tensor, ...], found: list[Tensor], start: Scaled
+        ctx: Any, operands: tuple[Tensor, ...], saved: list[Tensor], start: Scaled
     ) -> tuple[Tensor, ...]:
-        states, _, factors, *_ = found
+        states, _, factors, *_ = saved
         chain: _Chain = ctx.chain
         assert chain.log_norm is not None
         ahead = directions(states, factors, WINDOW, start.exponent())
         end = _end(chain)
-        ctx.save_for_backward(*operands, *found, ahead[0], *ahead[2:], end[0], *end[2:])
+        ctx.save_for_backward(*operands, *saved, ahead[0], *ahead[2:], end[0], *end[2:])
         log_norm = ahead[1] + chain.log_norm.unsqueeze(1)
         return ahead[0], end[0][:, 0].clone(), log_norm, end[1][:, 0] + chain.log_norm
 
@@ -274,17 +274,17 @@ class _ShardedScan(torch.autograd.Function):
         problem: _Problem = ctx.problem
         chain: _Chain = ctx.chain
         saved = ctx.saved_tensors  # asked for once: torch.utils.checkpoint gives them only once
-        operands, found = saved[: ctx.count], list(saved[ctx.count :])
+        operands, kept = saved[: ctx.count], list(saved[ctx.count :])
         with plain_torch():
             dealt, rank = problem.dealt(operands), problem.ranks.rank
             start = chain.states[rank]
             passes = problem.passes(dealt, start.mantissa().contiguous())
             shift = None
             if problem.rescale:
-                *found, direction, norms, peaks, d, n, p = found
+                *kept, direction, norms, peaks, d, n, p = kept
                 in_log = _or_zeros(gradients[2], norms)
-                own = pull_directions(
-                    *(direction, norms, peaks, found[2], WINDOW),
+                in_states = pull_directions(
+                    *(direction, norms, peaks, kept[2], WINDOW),
                     *(_or_zeros(gradients[0], direction), in_log, start.exponent()),
                 )
                 ones = n.new_ones(n.shape[0], 1, *d.shape[2:])
@@ -295,24 +295,24 @@ class _ShardedScan(torch.autograd.Function):
                     chain.states[-1].exponent(),
                 ).squeeze(1)
                 extra = [in_log.sum(1) + in_end]
-                ends = exponents(found[2], start.exponent())[:, -1]
+                ends = exponents(kept[2], start.exponent())[:, -1]
                 shift = ends - chain.states[rank + 1].exponent()
             else:
-                own = _or_zeros(gradients[0], found[0])
+                in_states = _or_zeros(gradients[0], kept[0])
                 in_last, extra = _or_zeros(gradients[1], dealt.state), []
             nothing = torch.zeros_like(in_last)
             at, needed = problem.counts[0], list(ctx.needs_input_grad[1:])
             chosen = _without_log_norm(needed, problem.counts)
             alone = [place == at for place in range(len(chosen))]
             # Nobody asks the first rank for its own.
-            g = nothing if rank == 0 else passes.backward(found, own, nothing, alone)[at]
+            g = nothing if rank == 0 else passes.backward(kept, in_states, nothing, alone)[at]
             sent = [g, in_last, *extra]
             heard = problem.ranks.gather("the gradient of a shard's first state", pack(sent))
             received = [unpack(x, sent) for x in heard]
             total = torch.stack([x[1] for x in received]).sum(0)
             carry = chain.pull(rank, [x[0] for x in received], total)
             carry = carry if shift is None else scaled(carry, shift)
-            made = list(passes.backward(found, own, carry, chosen))
+            made = list(passes.backward(kept, in_states, carry, chosen))
             made[at] = made[at] if rank == 0 else torch.zeros_like(made[at])
             if problem.rescale:
                 sums = torch.stack([x[2] for x in received]).sum(0)

@@ -115,13 +115,13 @@ class Shard:
 
     def act(self, state: "Scaled") -> "Scaled":
         """P h, with scales of its own."""
-        found = [
-            _act(m, e, x, own)
-            for m, e, x, own in zip(
+        moved = [
+            _act(m, e, x, exponent)
+            for m, e, x, exponent in zip(
                 self.mantissas, self.exponents, state.mantissas, state.exponents, strict=True
             )
         ]
-        return Scaled(self.leaves, tuple(x for x, _ in found), tuple(e for _, e in found))
+        return Scaled(self.leaves, tuple(x for x, _ in moved), tuple(e for _, e in moved))
 
     def pull(self, cotangent: Tensor, shifts: tuple[Tensor, ...] | None = None) -> Tensor:
         """P^* c for c (batch, dim, columns), times a power of two for each block."""
@@ -198,9 +198,9 @@ def _act(m: Tensor, e: Tensor, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     least = torch.iinfo(torch.int64).min
     peak = powers.masked_fill(~seen, least).amax(-2, keepdim=True)
     peak = peak.masked_fill(peak == least, 0)
-    found = m @ scaled(x, e.unsqueeze(-1) - peak)
-    size = torch.frexp(found.abs().amax(-2, keepdim=True))[1].long()
-    return scaled(found, -size), own + peak + size
+    moved = m @ scaled(x, e.unsqueeze(-1) - peak)
+    size = torch.frexp(moved.abs().amax(-2, keepdim=True))[1].long()
+    return scaled(moved, -size), own + peak + size
 
 
 def summarise(
@@ -228,10 +228,10 @@ def summarise(
 
 def _by_columns(source: Source, inputs: Tensor | Outer | None, columns: int, kernel: bool) -> Shard:
     """The columns run as states, piece by piece; nothing is kept but the last one."""
-    found = leaves_of(source)
-    width = max(leaf.size for leaf in found)
+    leaves = leaves_of(source)
+    width = max(leaf.size for leaf in leaves)
     first = source.tensors[0] if isinstance(source, FromTransitions) else _floats(source)
-    state = _probes(found, width, first).expand(source.batch, -1, -1).contiguous()
+    state = _probes(leaves, width, first).expand(source.batch, -1, -1).contiguous()
     if inputs is not None:
         state = torch.cat([state, state.new_zeros(*state.shape[:2], columns)], 2)
     scales = torch.zeros(state.shape, dtype=torch.int64, device=state.device)
@@ -246,20 +246,20 @@ def _by_columns(source: Source, inputs: Tensor | Outer | None, columns: int, ker
         states, state, factors, *_ = passes.forward(False)
         if rescale:
             scales = scales + exponents(factors)[:, -1]
-        state, scales = _divided(found, state, scales, width)
+        state, scales = _divided(leaves, state, scales, width)
         del states
     driven = state[..., width:].contiguous() if inputs is not None else None
-    return _shard(found, state, scales, driven)
+    return _shard(leaves, state, scales, driven)
 
 
 def _shard(
-    found: tuple[Leaf, ...], columns: Tensor, scales: Tensor, driven: Tensor | None
+    leaves: tuple[Leaf, ...], columns: Tensor, scales: Tensor, driven: Tensor | None
 ) -> Shard:
     """From columns side by side for all blocks, and the powers of two they were divided by."""
-    blocks = [x[..., : leaf.size] for leaf, x in zip(found, split(found, columns), strict=True)]
-    powers = [x[..., 0, : leaf.size] for leaf, x in zip(found, split(found, scales), strict=True)]
+    blocks = [x[..., : leaf.size] for leaf, x in zip(leaves, split(leaves, columns), strict=True)]
+    powers = [x[..., 0, : leaf.size] for leaf, x in zip(leaves, split(leaves, scales), strict=True)]
     return Shard(
-        found, tuple(x.contiguous() for x in blocks), tuple(x.contiguous() for x in powers), driven
+        leaves, tuple(x.contiguous() for x in blocks), tuple(x.contiguous() for x in powers), driven
     )
 
 
@@ -267,11 +267,11 @@ def _floats(source: Source) -> Tensor:
     return next(x for x in source.tensors if x.is_floating_point())
 
 
-def _probes(found: tuple[Leaf, ...], width: int, like: Tensor) -> Tensor:
+def _probes(leaves: tuple[Leaf, ...], width: int, like: Tensor) -> Tensor:
     """The identity, (1, dim, width): a unit column for each row of a block."""
     parts = [
         torch.eye(leaf.size, width, dtype=like.dtype, device=like.device).repeat(leaf.blocks, 1)
-        for leaf in found
+        for leaf in leaves
     ]
     return torch.cat(parts).unsqueeze(0)
 
@@ -294,11 +294,11 @@ def _padded(inputs: Tensor | Outer | None, width: int, start: int, stop: int) ->
 
 
 def _divided(
-    found: tuple[Leaf, ...], state: Tensor, scales: Tensor, width: int
+    leaves: tuple[Leaf, ...], state: Tensor, scales: Tensor, width: int
 ) -> tuple[Tensor, Tensor]:
     """The probes' states divided by powers of two, block by block, which the scales count."""
     probes = state[..., :width]
-    sizes = join([x.abs().amax(2, keepdim=True).expand(x.shape) for x in split(found, probes)])
+    sizes = join([x.abs().amax(2, keepdim=True).expand(x.shape) for x in split(leaves, probes)])
     factors = powers_of_two(sizes)
     state, scales = state.clone(), scales.clone()
     state[..., :width] = probes / factors

@@ -86,5 +86,5 @@ def _state(model: nn.Module, optimiser: torch.optim.Optimizer | None) -> dict[st
 
     if optimiser is None:
         return {"model": get_model_state_dict(model)}
-    own, moments = get_state_dict(model, optimiser)
-    return {"model": own, "optimiser": moments}
+    weights, moments = get_state_dict(model, optimiser)
+    return {"model": weights, "optimiser": moments}

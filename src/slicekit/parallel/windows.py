@@ -114,11 +114,15 @@ class Bounds:
         given = dict(zip(("x", "state", "lengths"), arguments, strict=False)) | named
         x, state, lengths = (given.get(name) for name in ("x", "state", "lengths"))
         assert x is not None
-        own = torch.full((x.shape[0],), x.shape[1]) if lengths is None else lengths
-        own = torch.as_tensor(own, dtype=torch.int64, device=x.device)
-        ahead = own.new_full(own.shape, _first(self._layer)) if state is None else -state["filled"]
+        counts = torch.full((x.shape[0],), x.shape[1]) if lengths is None else lengths
+        counts = torch.as_tensor(counts, dtype=torch.int64, device=x.device)
+        ahead = (
+            counts.new_full(counts.shape, _first(self._layer))
+            if state is None
+            else -state["filled"]
+        )
         self._ranks.agree("windows", batch=x.shape[0])
-        told = torch.stack(self._ranks.gather("lengths", torch.stack([own, ahead])))
+        told = torch.stack(self._ranks.gather("lengths", torch.stack([counts, ahead])))
         self._check(told[:, 0], told[0, 1])
 
     def _check(self, counts: Tensor, ahead: Tensor) -> None:

@@ -106,8 +106,8 @@ def _forward(
     """Increments may have further axes in front, and edges then the same."""
     basis = BASES[name](channels, depth)
     increments, edges = _folded(operands)
-    found = native.forward(increments, basis, window, edges)
-    return [found.unflatten(0, operands[0].shape[:-2])]
+    coefficients = native.forward(increments, basis, window, edges)
+    return [coefficients.unflatten(0, operands[0].shape[:-2])]
 
 
 def _shapes(name: str, channels: int, depth: int, window: int, operands: list[Any]) -> list[Tensor]:
@@ -130,14 +130,14 @@ def _backward(
     basis = BASES[name](channels, depth)
     increments, edges = _folded(operands)
     gradient = cotangents[0].flatten(0, -3)
-    found = native.pullback(increments, gradient, basis, window, edges)
-    return [found.view(operands[0].shape), None]
+    in_increments = native.pullback(increments, gradient, basis, window, edges)
+    return [in_increments.view(operands[0].shape), None]
 
 
 def _second(name: str, channels: int, depth: int, window: int, operands: list[Any]) -> list[Tensor]:
     increments, edges = _folded(operands)
-    found = in_torch(increments, BASES[name](channels, depth), window, edges)
-    return [found.unflatten(0, operands[0].shape[:-2])]
+    coefficients = in_torch(increments, BASES[name](channels, depth), window, edges)
+    return [coefficients.unflatten(0, operands[0].shape[:-2])]
 
 
 def _folded(operands: list[Any]) -> tuple[Tensor, Tensor | None]:

@@ -83,8 +83,8 @@ class Duration(descriptions.Duration):
         clock = Clock.of(increments, self.time, self.channel, elapsed, lengths)
         after = clock.after.detach().contiguous()
         edges = torch.arange(1, clock.most() + 1, device=after.device, dtype=after.dtype)
-        found = torch.searchsorted(after, edges.expand(len(after), -1).contiguous(), right=True)
-        return (torch.minimum(found, clock.lengths[:, None]) - 1).to(increments.device)
+        places = torch.searchsorted(after, edges.expand(len(after), -1).contiguous(), right=True)
+        return (torch.minimum(places, clock.lengths[:, None]) - 1).to(increments.device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,13 +57,13 @@ class Associative(Scan):
             if isinstance(recurrence.inputs, Outer)
             else (recurrence.inputs)
         )
-        state, found = recurrence.state, []
+        state, chunks = recurrence.state, []
         for part in _chunks((transition, inputs), self.chunk):
             prefix, driven = _prefixes(part)
             reached = prefix.act(state.unsqueeze(1))
-            found.append(reached if driven is None else reached + driven)
-            state = found[-1][:, -1]
-        states = found[0] if len(found) == 1 else torch.cat(found, 1)
+            chunks.append(reached if driven is None else reached + driven)
+            state = chunks[-1][:, -1]
+        states = chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
         if recurrence.readout is not None:
             return Solution(contract(recurrence.readout, states), state)
         return Solution(states, state)

@@ -289,13 +289,13 @@ def _run(
     recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
     with autocast_off(state.columns.device):
         chosen = fastest(recurrence) if scan is None else asked_for(scan, recurrence)
-        found = chosen.run(recurrence)
+        solution = chosen.run(recurrence)
     if not projective:
-        outputs = state.plain(found.outputs)
-        return outputs.to(dtype), state.plain(found.last)
-    assert found.log_norm is not None and found.last_log_norm is not None
-    states = Projective(state.plain(found.outputs).to(dtype), state.plain(found.log_norm))
-    return states, Projective(state.plain(found.last), state.plain(found.last_log_norm))
+        outputs = state.plain(solution.outputs)
+        return outputs.to(dtype), state.plain(solution.last)
+    assert solution.log_norm is not None and solution.last_log_norm is not None
+    states = Projective(state.plain(solution.outputs).to(dtype), state.plain(solution.log_norm))
+    return states, Projective(state.plain(solution.last), state.plain(solution.last_log_norm))
 
 
 def _inputs(

@@ -94,10 +94,10 @@ def lower(structure: Structure, flow: Flow) -> Lowered:
     known = _known.get(handle)
     if known is None:
         known = _known.setdefault(handle, {})
-    found = known.get(flow.key)
-    if found is None:
-        found = known[flow.key] = _lower(structure, flow)
-    return found
+    lowered = known.get(flow.key)
+    if lowered is None:
+        lowered = known[flow.key] = _lower(structure, flow)
+    return lowered
 
 
 def _lower(structure: Structure, flow: Flow) -> Lowered:
@@ -119,7 +119,7 @@ def _leaves(structure: Structure, prefix: str) -> list[tuple[str, Structure]]:
     if not isinstance(structure, Composite) or not structure.computes_as(Composite):
         return [(prefix, structure)]
     pairs = zip(structure.prefixes, structure.parts, strict=True)
-    return [leaf for own, part in pairs for leaf in _leaves(part, prefix + own)]
+    return [leaf for inner, part in pairs for leaf in _leaves(part, prefix + inner)]
 
 
 FACTORS = ("diagonal", "left", "right")

@@ -133,10 +133,10 @@ def pull_directions(
     """Gradients of the states from those of their directions and log-norms."""
     inner = torch.linalg.vecdot(direction, in_direction, dim=2).real
     share = ((in_log_norm - inner) / norms).unsqueeze(2)
-    own = in_direction / norms.unsqueeze(2)
-    own.addcmul_(direction, share.to(direction.dtype))
-    scaled = _scaled(own, exponents(factors, before), peaks, window, UNSEEN[norms.dtype])
-    return own if scaled is own else without_tiny(scaled, QUIET[norms.dtype])
+    in_states = in_direction / norms.unsqueeze(2)
+    in_states.addcmul_(direction, share.to(direction.dtype))
+    scaled = _scaled(in_states, exponents(factors, before), peaks, window, UNSEEN[norms.dtype])
+    return in_states if scaled is in_states else without_tiny(scaled, QUIET[norms.dtype])
 
 
 def differentiable_directions(
@@ -163,9 +163,9 @@ def _peaks(states: Tensor, e: Tensor, window: int) -> Tensor:
     """The exponent of the largest modulus of every column of every state; 0 for zeros."""
     least = torch.iinfo(e.dtype).min
     moduli = states.abs()
-    own = torch.frexp(moduli)[1] + _each_step(e, states.shape[1], window)
-    found = own.masked_fill((moduli == 0) | ~moduli.isfinite(), least).amax(2)
-    return found.masked_fill(found == least, 0)
+    exponents = torch.frexp(moduli)[1] + _each_step(e, states.shape[1], window)
+    peaks = exponents.masked_fill((moduli == 0) | ~moduli.isfinite(), least).amax(2)
+    return peaks.masked_fill(peaks == least, 0)
 
 
 def _scaled(x: Tensor, e: Tensor, peaks: Tensor, window: int, unseen: int) -> Tensor:

@@ -251,8 +251,8 @@ class Structure(Description, Handled):
 
     def computes_as(self, cls: "type[Structure]") -> bool:
         """Whether it makes generators and transitions as `cls` does, and is no change of it."""
-        own = type(self)
-        return own.combine is cls.combine and own.euler is cls.euler
+        kind = type(self)
+        return kind.combine is cls.combine and kind.euler is cls.euler
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]

@@ -25,9 +25,9 @@ def _split_tensors(parts: tuple[Matrices, ...], tensors: tuple[Tensor, ...]) -> 
     totals = [len(part.tensors()) for part in parts]
     at, shared_at, dealt = 0, sum(steps), []
     for step, total in zip(steps, totals, strict=True):
-        own = (*tensors[at : at + step], *tensors[shared_at : shared_at + total - step])
+        part_tensors = (*tensors[at : at + step], *tensors[shared_at : shared_at + total - step])
         at, shared_at = at + step, shared_at + total - step
-        dealt.append(own)
+        dealt.append(part_tensors)
     return dealt
 
 
@@ -68,15 +68,17 @@ class _Sum(Matrices):
     def with_tensors(self, tensors: tuple[Tensor, ...]) -> Self:
         """The same sum with other tensors."""
         dealt = _split_tensors(self.parts, tensors)
-        parts = (p.with_tensors(own) for p, own in zip(self.parts, dealt, strict=True))
+        parts = (
+            p.with_tensors(part_tensors) for p, part_tensors in zip(self.parts, dealt, strict=True)
+        )
         return type(self)(tuple(parts))
 
     def pullback(self, before: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
         """Part by part, in the order of `tensors`."""
         rows = zip(self.parts, self.split(before), self.split(cotangent), strict=True)
         gradients = [(part.stepwise_count(), part.pullback(b, c)) for part, b, c in rows]
-        stepwise = [x for count, own in gradients for x in own[:count]]
-        return (*stepwise, *(x for count, own in gradients for x in own[count:]))
+        stepwise = [x for count, pulled in gradients for x in pulled[:count]]
+        return (*stepwise, *(x for count, pulled in gradients for x in pulled[count:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +165,19 @@ class Composite(descriptions.Composite, Drawn):
 
     def check_pattern(self, parameters: Parameters, channels: int) -> None:
         """Part by part."""
-        for part, own in zip(self.parts, self.own(parameters), strict=True):
-            part.check_pattern(own, channels)
+        for part, theta in zip(self.parts, self.own(parameters), strict=True):
+            part.check_pattern(theta, channels)
 
     def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
         """The parts' generators side by side."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        generators = [part.combine(own, increments) for part, own in owned]
+        generators = [part.combine(theta, increments) for part, theta in owned]
         return generators[0] if len(generators) == 1 else SumGenerator(tuple(generators))
 
     def euler(self, parameters: Parameters, increments: Tensor) -> Transition:
         """I + A(Δω) in every part."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        transitions = [part.euler(own, increments) for part, own in owned]
+        transitions = [part.euler(theta, increments) for part, theta in owned]
         return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
 
     def beside(self, parts: list[Structure]) -> "DirectSum":
@@ -185,7 +187,7 @@ class Composite(descriptions.Composite, Drawn):
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Part by part."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        return self.gathered(part.lift_parameters(own, basis) for part, own in owned)
+        return self.gathered(part.lift_parameters(theta, basis) for part, theta in owned)
 
     @property
     def bilinear(self) -> bool:
@@ -199,11 +201,12 @@ class Composite(descriptions.Composite, Drawn):
         in_parameters: Parameters = {}
         in_increments: list[Tensor] = []
         at = 0
-        for prefix, part, own in zip(self.prefixes, self.parts, self.own(parameters), strict=True):
-            mine, moved = part.pullback(own, increments, gradients[at : at + len(own)])
+        owned = self.own(parameters)
+        for prefix, part, theta in zip(self.prefixes, self.parts, owned, strict=True):
+            mine, moved = part.pullback(theta, increments, gradients[at : at + len(theta)])
             in_parameters |= {prefix + name: x for name, x in mine.items()}
             in_increments.append(moved)
-            at += len(own)
+            at += len(theta)
         total = in_increments[0]
         for moved in in_increments[1:]:
             total += moved

@@ -130,9 +130,11 @@ class JointDPLR(descriptions.JointDPLR, Drawn):
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
     ) -> tuple[Parameters, Tensor]:
         """Two products for each of D, U and V."""
-        found: Parameters = {}
+        in_parameters: Parameters = {}
         total = torch.zeros_like(increments)
         for name, gradient in zip(("diagonal", "left", "right"), gradients, strict=True):
-            found[name], moved = weighted_sum_pullback(increments, parameters[name], gradient)
+            in_parameters[name], moved = weighted_sum_pullback(
+                increments, parameters[name], gradient
+            )
             total += moved
-        return found, total
+        return in_parameters, total

@@ -73,15 +73,15 @@ class A5Layers(Study):
     def wanted(self, choice: Choice, outcomes: Mapping[str, Outcome]) -> list[Plan]:
         """For each cell, layers until they are enough."""
         self.chosen_models(choice)
-        found = []
+        plans = []
         for cell in self._cells(choice):
             for layers in range(1, self._most(choice) + 1):
                 plan = self._plan(choice, *cell, layers)
-                found.append(plan)
+                plans.append(plan)
                 outcome = outcomes.get(plan.name)
                 if outcome is None or _passes(outcome):
                     break
-        return found
+        return plans
 
     def _cells(self, choice: Choice) -> Iterator[tuple[int, str, int]]:
         for length in self.lengths(choice):
@@ -117,21 +117,21 @@ class A5Layers(Study):
     def needed(self, choice: Choice, outcomes: Sequence[Outcome]) -> Needed:
         """The number of layers of each cell: ">4" if 4 are not enough, or no more were tried."""
         known = {outcome.plan.name: outcome for outcome in outcomes}
-        found: Needed = {}
+        needed: Needed = {}
         for model, recipe in self._lines(choice, outcomes):
             place = as_path(model, recipe)
             for seed, length in product(self.chosen_seeds(choice), self.lengths(choice)):
                 cell = (label(model, recipe), seed, length)
-                found[cell] = NOTHING
+                needed[cell] = NOTHING
                 for layers in range(1, self._most(choice) + 1):
                     outcome = known.get(_name(length, place, layers, seed))
                     if outcome is None:
                         break
                     if _passes(outcome):
-                        found[cell] = str(layers)
+                        needed[cell] = str(layers)
                         break
-                    found[cell] = f">{layers}"
-        return found
+                    needed[cell] = f">{layers}"
+        return needed
 
     def _lines(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
         """Models and recipes of the rows: those of the choice, and those of which there is more."""
@@ -146,16 +146,16 @@ class A5Layers(Study):
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """A row for each model and seed, a column for each length."""
-        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
         rows = []
         for model, recipe in self._lines(choice, outcomes):
             row = label(model, recipe)
             for seed in self.chosen_seeds(choice):
-                own = [x for x in outcomes if (x.plan.label, x.plan.settings.seed) == (row, seed)]
-                if not own and any(x.plan.label == row for x in outcomes):
+                runs = [x for x in outcomes if (x.plan.label, x.plan.settings.seed) == (row, seed)]
+                if not runs and any(x.plan.label == row for x in outcomes):
                     continue
-                cells = (found[row, seed, length] for length in lengths)
-                rows.append((row, str(seed), steps_made(own), *cells, _said(model)))
+                cells = (needed[row, seed, length] for length in lengths)
+                rows.append((row, str(seed), steps_made(runs), *cells, _said(model)))
         rows += papers_rows(PAPER, outcomes, len(lengths))
         columns = ("model", "seed", "steps", *(f"k={length}" for length in lengths), "the paper")
         note = (
@@ -178,16 +178,16 @@ class A5Layers(Study):
 
     def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """A row for each model and recipe."""
-        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
         rows = []
         for model, recipe in self._lines(choice, outcomes):
             row = label(model, recipe)
-            own = [x for x in outcomes if x.plan.label == row]
-            seeds = sorted({x.plan.settings.seed for x in own})
-            cells = (", ".join(_alike(found[row, seed, n] for seed in seeds)) for n in lengths)
-            best = [percent(x.best_accuracy or 0.0) for x in own]
+            runs = [x for x in outcomes if x.plan.label == row]
+            seeds = sorted({x.plan.settings.seed for x in runs})
+            cells = (", ".join(_alike(needed[row, seed, n] for seed in seeds)) for n in lengths)
+            best = [percent(x.best_accuracy or 0.0) for x in runs]
             accuracy = " ".join(best) if len(best) <= len(seeds) else NOTHING
-            rows.append((row, seeds_of(own), steps_made(own), *cells, accuracy, _said(model)))
+            rows.append((row, seeds_of(runs), steps_made(runs), *cells, accuracy, _said(model)))
         names = (f"k={length}" for length in lengths)
         columns = ("model", "seeds", "steps", *names, "validation, %", "the paper")
         note = (
@@ -198,15 +198,15 @@ class A5Layers(Study):
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Layers against length, a line for each model and seed."""
-        found, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
         made, (axis,) = figures.figure(1, 8, 4.6, self.summary)
         models = [label(*line) for line in self._lines(choice, outcomes)]
         most = self._most(choice)
-        models = [x for x in models if any(_shown(found, x, most))]
+        models = [x for x in models if any(_shown(needed, x, most))]
         for number, model in enumerate(models):
             shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
             for seed in self.chosen_seeds(choice):
-                heights = [_height(found[model, seed, n], most) + shift for n in lengths]
+                heights = [_height(needed[model, seed, n], most) + shift for n in lengths]
                 told = model if seed == self.chosen_seeds(choice)[0] else None
                 look = figures.line(number)
                 axis.plot(lengths, heights, **look, marker="o", markersize=4, label=told)
@@ -230,17 +230,17 @@ def _passes(outcome: Outcome) -> bool:
 
 def _alike(cells: Iterator[str]) -> list[str]:
     """One for all seeds, if they agree."""
-    found = list(cells)
-    return found[:1] if len(set(found)) <= 1 else found
+    joined = list(cells)
+    return joined[:1] if len(set(joined)) <= 1 else joined
 
 
 def _said(model: str) -> str:
     return PAPER.get(model, NOTHING)
 
 
-def _shown(found: Mapping[tuple[str, int, int], str], model: str, most: int) -> Iterator[bool]:
+def _shown(needed: Mapping[tuple[str, int, int], str], model: str, most: int) -> Iterator[bool]:
     """Whether there is something to draw of a model, run by run."""
-    return (not math.isnan(_height(x, most)) for (name, _, _), x in found.items() if name == model)
+    return (not math.isnan(_height(x, most)) for (name, _, _), x in needed.items() if name == model)
 
 
 def _height(needed: str, most: int) -> float:

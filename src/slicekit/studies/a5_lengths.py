@@ -79,13 +79,13 @@ class A5Lengths(Study):
         """Every seed and the mean, over all positions and at the last."""
         rows: list[tuple[str, ...]] = []
         lengths = self.lengths(choice)
-        for model, own in by_model(self.shown_models(choice), outcomes).items():
-            for x in own:
+        for model, runs in by_model(self.shown_models(choice), outcomes).items():
+            for x in runs:
                 cells = (both(x.at(length)) for length in lengths)
                 rows.append((model, str(x.plan.settings.seed), steps_made([x]), *cells, NOTHING))
-            means = (both_means(x.at(length) for x in own) for length in lengths)
-            said = PAPER.get(own[0].plan.model, NOTHING)
-            rows.append((model, "mean", steps_made(own), *means, said))
+            means = (both_means(x.at(length) for x in runs) for length in lengths)
+            said = PAPER.get(runs[0].plan.model, NOTHING)
+            rows.append((model, "mean", steps_made(runs), *means, said))
         rows += papers_rows(PAPER, outcomes, len(lengths))
         columns = ("model", "seed", "steps", *(f"{length:,}" for length in lengths), "the paper")
         note = (
@@ -98,10 +98,10 @@ class A5Lengths(Study):
         """A row for each model, over all positions."""
         lengths = self.lengths(choice)
         rows = []
-        for model, own in by_model(self.shown_models(choice), outcomes).items():
-            cells = (_mean_and_least([x.at(length) for x in own]) for length in lengths)
-            said = PAPER.get(own[0].plan.model, NOTHING)
-            rows.append((model, seeds_of(own), steps_made(own), *cells, said))
+        for model, runs in by_model(self.shown_models(choice), outcomes).items():
+            cells = (_mean_and_least([x.at(length) for x in runs]) for length in lengths)
+            said = PAPER.get(runs[0].plan.model, NOTHING)
+            rows.append((model, seeds_of(runs), steps_made(runs), *cells, said))
         columns = ("model", "seeds", "steps", *(f"{length:,}" for length in lengths), "the paper")
         note = (
             "Accuracy in % over all positions of 64 words, trained on lengths 3 to 40: the mean "
@@ -144,5 +144,5 @@ def papers_rows(
 def by_model(models: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes of each model and recipe, by their label, without those that have none."""
     labels = [label(model, recipe) for model in models for recipe in RECIPES]
-    found = {own: [x for x in outcomes if x.plan.label == own] for own in labels}
-    return {own: runs for own, runs in found.items() if runs}
+    runs_of = {name: [x for x in outcomes if x.plan.label == name] for name in labels}
+    return {name: runs for name, runs in runs_of.items() if runs}

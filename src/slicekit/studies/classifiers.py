@@ -71,11 +71,11 @@ def perform(plan: Plan, device: str | None = None) -> Outcome:
     train, test = _Sample(archive.train, dropped, seed), _Sample(archive.test, dropped, seed + 1)
     _compile(plan.model)
     began = time.process_time()
-    found = _METHODS[plan.model](train, test, plan, device)
+    said = _METHODS[plan.model](train, test, plan, device)
     seconds = time.process_time() - began
-    if found is None:
+    if said is None:
         return Outcome(plan, 0, 0, "skipped", None, 0, (), 0.0)
-    guesses, parameters = found
+    guesses, parameters = said
     share = float(np.mean(guesses == test.answers))
     lengths = archive.test.lengths
     tested = Tested(int(lengths.min()), int(lengths.max()), len(test.answers), share, share)
@@ -129,12 +129,12 @@ class _Sample:
 
 
 def _lines(series: np.ndarray, stamps: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    grid, found = np.linspace(stamps[0], stamps[-1], len(stamps)), np.zeros_like(series)
+    grid, lines = np.linspace(stamps[0], stamps[-1], len(stamps)), np.zeros_like(series)
     for row, channel in enumerate(series):
         known = kept[~np.isnan(channel[kept])]
         if len(known):
-            found[row] = np.interp(grid, stamps[known], channel[known])
-    return found
+            lines[row] = np.interp(grid, stamps[known], channel[known])
+    return lines
 
 
 def _equally_long(train: Cases, test: Cases, shortest: int) -> tuple[np.ndarray, np.ndarray]:

@@ -95,15 +95,15 @@ class EstimatorSettings(Study):
 
 def accuracies(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
     """By set and setting: the mean over its splits, large and small ones alike."""
-    found: dict[str, list[dict[str, float]]] = {}
+    shares: dict[str, list[dict[str, float]]] = {}
     for x in outcomes:
         cases = x.measured.get("cases", 0)
         if cases:
-            own = {name: x.measured[name] / cases for name in SETTINGS}
-            found.setdefault(x.plan.model, []).append(own)
+            of_seed = {name: x.measured[name] / cases for name in SETTINGS}
+            shares.setdefault(x.plan.model, []).append(of_seed)
     return {
         data_set: {name: sum(x[name] for x in splits) / len(splits) for name in SETTINGS}
-        for data_set, splits in found.items()
+        for data_set, splits in shares.items()
     }
 
 
@@ -114,17 +114,17 @@ def chosen_without(scores: Mapping[str, Mapping[str, float]], left: str) -> str:
     >>> chosen_without(few, "a") == DEFAULT
     True
     """
-    others = {name: own for name, own in scores.items() if name != left} or scores
+    others = {name: of_set for name, of_set in scores.items() if name != left} or scores
     ordered = (DEFAULT, *(x for x in SETTINGS if x != DEFAULT))
     return max(ordered, key=lambda setting: round(_mean(others, setting), 9))
 
 
 def _mean(scores: Mapping[str, Mapping[str, float]], setting: str) -> float:
-    return sum(own[setting] for own in scores.values()) / max(1, len(scores))
+    return sum(of_set[setting] for of_set in scores.values()) / max(1, len(scores))
 
 
 def _accuracy_table(scores: Mapping[str, Mapping[str, float]]) -> Table:
-    rows = [(name, *(percent(own[x]) for x in SETTINGS)) for name, own in scores.items()]
+    rows = [(name, *(percent(of_set[x]) for x in SETTINGS)) for name, of_set in scores.items()]
     rows.append((f"mean of {len(scores)}", *(percent(_mean(scores, x)) for x in SETTINGS)))
     note = (
         "Accuracy in % on cases held out of training data: a third of every class, and all but "
@@ -137,11 +137,11 @@ def _accuracy_table(scores: Mapping[str, Mapping[str, float]]) -> Table:
 
 def _left_out_table(scores: Mapping[str, Mapping[str, float]]) -> Table:
     rows, sums = [], [0.0, 0.0]
-    for name, own in scores.items():
+    for name, of_set in scores.items():
         setting = chosen_without(scores, name)
         for place, x in enumerate((setting, DEFAULT)):
-            sums[place] += own[x]
-        rows.append((name, setting, percent(own[setting]), percent(own[DEFAULT])))
+            sums[place] += of_set[x]
+        rows.append((name, setting, percent(of_set[setting]), percent(of_set[DEFAULT])))
     means = [percent(x / len(scores)) for x in sums]
     rows.append((f"mean of {len(scores)}", NOTHING, *means))
     columns = ("set", "chosen on all others", "its accuracy here", f"that of {DEFAULT}")

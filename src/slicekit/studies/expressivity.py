@@ -81,11 +81,11 @@ class Expressivity(Study):
         Raises:
             ValueError: if a structure is unknown.
         """
-        own = {WORDS: NAMES, FITS: NAMES, LOOPS: LOOPED, GROUPS: tuple(ACTIONS)}
+        models_of = {WORDS: NAMES, FITS: NAMES, LOOPS: LOOPED, GROUPS: tuple(ACTIONS)}
         models = self.chosen_models(choice)
         return [
             _plan(choice, part, model, seed)
-            for part, names in own.items()
+            for part, names in models_of.items()
             for model in models
             if model in names
             for seed in ((0,) if part == GROUPS else self.chosen_seeds(choice))
@@ -159,8 +159,8 @@ def _plan(choice: Choice, part: str, model: str, seed: int) -> Plan:
 def of_part(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The runs of a part, in the order of the structures."""
     order = {name: number for number, name in enumerate(Expressivity.models)}
-    own = [x for x in outcomes if x.plan.name.startswith(f"{part}/")]
-    return sorted(own, key=lambda x: order.get(x.plan.model, len(order)))
+    of_this = [x for x in outcomes if x.plan.name.startswith(f"{part}/")]
+    return sorted(of_this, key=lambda x: order.get(x.plan.model, len(order)))
 
 
 def _by_dim(outcome: Outcome) -> dict[int, dict[str, Any]]:
@@ -194,8 +194,8 @@ def _share(values: Sequence[float] | None, limit: float) -> str:
 def _rank_table(outcomes: Sequence[Outcome]) -> Table:
     dims, rows = _dims(outcomes), []
     for x in outcomes:
-        own, model = _by_dim(x), x.plan.model
-        ranks = [_shown(own[dim]["ranks"]) if dim in own else NOTHING for dim in dims]
+        by_dim, model = _by_dim(x), x.plan.model
+        ranks = [_shown(by_dim[dim]["ranks"]) if dim in by_dim else NOTHING for dim in dims]
         unseen = x.measured["invisible"]
         rows.append((model, *ranks, str(unseen or "more than 8"), THEOREMS[model]))
     words = max((x.measured["words"] for x in outcomes), default=0)
@@ -211,8 +211,8 @@ def _rank_table(outcomes: Sequence[Outcome]) -> Table:
 def _distance_table(outcomes: Sequence[Outcome]) -> Table:
     dims, rows = _dims(outcomes), []
     for x in outcomes:
-        own = _by_dim(x)
-        far = [own[dim]["distances"] if dim in own else None for dim in dims]
+        by_dim = _by_dim(x)
+        far = [by_dim[dim]["distances"] if dim in by_dim else None for dim in dims]
         rows.append((x.plan.model, *(_shown(each) for each in far)))
         shares = [_share(each, NEAR) for each in far]
         rows.append((f"... within {NEAR}", *shares))
@@ -227,8 +227,8 @@ def _distance_table(outcomes: Sequence[Outcome]) -> Table:
 def _fit_table(functional: str, outcomes: Sequence[Outcome]) -> Table:
     dims, rows = _dims(outcomes), []
     for x in outcomes:
-        own = _by_dim(x)
-        errors = [own[dim][functional] if dim in own else None for dim in dims]
+        by_dim = _by_dim(x)
+        errors = [by_dim[dim][functional] if dim in by_dim else None for dim in dims]
         last = next((each for each in reversed(errors) if each), None)
         rows.append((x.plan.model, *(_shown(each) for each in errors), _share(last, GOOD)))
     columns = ("structure", *(f"dim {x}" for x in dims), f"draws under {GOOD}")
@@ -278,9 +278,9 @@ def _block_table(words: Sequence[Outcome], fits: Sequence[Outcome]) -> Table:
     for x in words:
         if x.plan.model not in BLOCKS:
             continue
-        block, own = BLOCKS[x.plan.model], _by_dim(x)
-        dim = max(own)
-        near = _shown(own[dim]["distances"])
+        block, by_dim = BLOCKS[x.plan.model], _by_dim(x)
+        dim = max(by_dim)
+        near = _shown(by_dim[dim]["distances"])
         fit = by_name.get(x.plan.model)
         errors = _by_dim(fit)[max(_by_dim(fit))] if fit else {}
         shown = [_shown(errors.get(name)) for name in FUNCTIONALS]
@@ -308,12 +308,12 @@ def _group_table(outcomes: Sequence[Outcome]) -> Table:
     return Table("Groups", ("structure", *groups), tuple(rows), note)
 
 
-def _smallest(model: str, found: dict[str, Any] | None) -> str:
-    if found is None:
+def _smallest(model: str, measured: dict[str, Any] | None) -> str:
+    if measured is None:
         return NOTHING
-    if found["dim"] is None:
+    if measured["dim"] is None:
         return "none known" if model in CONSTRUCTED else "at no dim"
-    return f"at most {found['dim']}" if model in CONSTRUCTED else str(found["dim"])
+    return f"at most {measured['dim']}" if model in CONSTRUCTED else str(measured["dim"])
 
 
 def _draw_line(
@@ -326,15 +326,15 @@ def _draw_line(
 
 
 def _draw_blocks(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    found = {
+    ranks = {
         BLOCKS[x.plan.model]: _by_dim(x)[max(_by_dim(x))]["distances"]
         for x in outcomes
         if x.plan.model in BLOCKS
     }
-    if not found:
+    if not ranks:
         return
-    _draw_line(axis, figures.line(0), "measured", found)
-    sizes = sorted(found)
-    first = mean_and_spread(found[sizes[0]])[0]
+    _draw_line(axis, figures.line(0), "measured", ranks)
+    sizes = sorted(ranks)
+    first = mean_and_spread(ranks[sizes[0]])[0]
     bound = [first * (sizes[0] / size) ** 0.5 for size in sizes]
     axis.plot(sizes, bound, color="grey", linestyle="--", label="a multiple of 1/√b")

@@ -163,8 +163,8 @@ def run_grid(
         Unreachable: if the engine's cluster is no more.
     """
     if engine is None:
-        with Local().opened(folder) as own:
-            return run_grid(wanted, folder, own, watch, device, None, budget, settled)
+        with Local().opened(folder) as local:
+            return run_grid(wanted, folder, local, watch, device, None, budget, settled)
     standing, watch = Standing(processes=engine.at_once), watch or GridWatcher()
     budget = budget or Budget()
     common: Order = {"device": device}
@@ -268,9 +268,9 @@ class _Run:
     def outcome(self) -> Outcome | None:
         """What came of it; what another machine has written may take a while to be seen."""
         end = time.monotonic() + (ATTENTION if self._engine.shared else 0)
-        while (found := finished(self.plan, self.folder)) is None and time.monotonic() < end:
+        while (outcome := finished(self.plan, self.folder)) is None and time.monotonic() < end:
             time.sleep(PAUSE)
-        return found
+        return outcome
 
     def _checkpoint(self) -> str | None:
         """The last one's name, by which to tell whether the run has come further."""
@@ -291,7 +291,7 @@ def _last_record(path: Path) -> dict[str, Any]:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 4096))
             whole = file.read().split(b"\n")[:-1]
-        found = json.loads(whole[-1]) if whole else {}
+        record = json.loads(whole[-1]) if whole else {}
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}

@@ -54,19 +54,19 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
     Raises:
         ArithmeticError: if an example is no faithful action.
     """
-    found, count = {}, 0
+    smallest, count = {}, 0
     for name in plan.options["groups"]:
         group = named_group(name)
         example = ACTIONS[plan.model](group)
         if example is None:
-            found[name] = {"dim": None}
+            smallest[name] = {"dim": None}
             continue
         structure, parameters = example
         if not acts_faithfully(group, matrices(structure, parameters, group.order)):
             raise ArithmeticError(f"{structure!r} does not act faithfully as {name}")
-        found[name] = {"dim": structure.dim, "structure": repr(structure)}
+        smallest[name] = {"dim": structure.dim, "structure": repr(structure)}
         count = sum(x.numel() for x in parameters.values())
-    return count, found
+    return count, smallest
 
 
 def matrices(structure: Structure, parameters: Parameters, order: int) -> Tensor:
@@ -120,7 +120,7 @@ def _packed(dims: Sequence[int], block: int) -> list[list[int]]:
     """Which parts share a block, the largest first; at most three parts, so this is the best."""
     bins: list[list[int]] = []
     for i in sorted(range(len(dims)), key=lambda i: -dims[i]):
-        room = [own for own in bins if sum(dims[j] for j in own) + dims[i] <= block]
+        room = [members for members in bins if sum(dims[j] for j in members) + dims[i] <= block]
         if room:
             room[0].append(i)
         else:
@@ -185,12 +185,12 @@ def skew_logarithm(rotations: Tensor) -> Tensor:
     angles = cosines.clamp(-1, 1).acos()
     half = cosines < -1 + 1e-9
     factors = torch.where(half | (angles < 1e-6), 1.0, angles / angles.sin().clamp_min(1e-12))
-    found = directions @ (factors.unsqueeze(-1) * (directions.mT @ skew))
+    logarithm = directions @ (factors.unsqueeze(-1) * (directions.mT @ skew))
     for index in half.any(-1).nonzero().flatten().tolist():
         turned = directions[index][:, half[index]]
         for first, second in zip(turned.T[::2], turned.T[1::2], strict=True):
-            found[index] += torch.pi * (torch.outer(first, second) - torch.outer(second, first))
-    return found
+            logarithm[index] += torch.pi * (torch.outer(first, second) - torch.outer(second, first))
+    return logarithm
 
 
 def _dplr(group: Group) -> Example | None:
@@ -219,14 +219,14 @@ def singular_making(orthogonal: Tensor) -> Tensor:
     For a single entry x at i, det(R - D) = det R (1 - x R_ii); where all R_ii are small, two
     entries are taken.
     """
-    found = orthogonal.new_zeros(orthogonal.shape[:-1])
-    for own, r in zip(found, orthogonal, strict=True):
+    making = orthogonal.new_zeros(orthogonal.shape[:-1])
+    for row, r in zip(making, orthogonal, strict=True):
         i = int(r.diagonal().abs().argmax())
         if r.shape[-1] == 2 and abs(r[0, 0]) < 0.1:  # (c - x) (c - y) + s² = 0
-            own[:] = torch.stack([r[0, 0] - r[1, 0], r[0, 0] + r[1, 0]])
+            row[:] = torch.stack([r[0, 0] - r[1, 0], r[0, 0] + r[1, 0]])
         else:
-            own[i] = 1 / r[i, i]
-    return found
+            row[i] = 1 / r[i, i]
+    return making
 
 
 def _householder(group: Group) -> Example | None:
@@ -237,23 +237,23 @@ def _householder(group: Group) -> Example | None:
     lists = [reflections(x) for x in beside([x.matrices for x in parts])]
     count, dim = max(map(len, lists)), sum(x.dim for x in parts)
     vectors = torch.zeros(group.order, count, dim, dtype=torch.float64)
-    for own, found in zip(vectors, lists, strict=True):
-        for j, vector in enumerate(found):
-            own[j] = FAR * vector
+    for vector_list, reflected in zip(vectors, lists, strict=True):
+        for j, vector in enumerate(reflected):
+            vector_list[j] = FAR * vector
     return Householder(dim, count), {"vectors": vectors}
 
 
 def reflections(orthogonal: Tensor) -> list[Tensor]:
     """Unit vectors v_1, v_2, ... with R = ... H_2 H_1, found by fixing one direction at a time."""
-    found: list[Tensor] = []
+    vectors: list[Tensor] = []
     left = orthogonal
     while (moved := _less_identity(left)).abs().max() > 1e-9:
         # H sends R e to e, for the direction e that moves most: H R fixes e, and what R fixed.
         worst = moved.norm(dim=0).argmax()
         vector = moved[:, worst] / moved[:, worst].norm()
-        found.append(vector)
+        vectors.append(vector)
         left = left - 2 * torch.outer(vector, vector @ left)
-    return found[::-1]
+    return vectors[::-1]
 
 
 def _points(group: Group) -> list[Tensor] | None:
@@ -294,15 +294,15 @@ def _prime_powers(number: int) -> list[int]:
     >>> _prime_powers(60)
     [4, 3, 5]
     """
-    found, prime = [], 2
+    powers, prime = [], 2
     while number > 1:
         power = 1
         while number % prime == 0:
             number, power = number // prime, power * prime
         if power > 1:
-            found.append(power)
+            powers.append(power)
         prime += 1
-    return found
+    return powers
 
 
 def _sparse(group: Group) -> Example | None:

@@ -159,12 +159,12 @@ class Languages(Study):
 
     def _table(self, choice: Choice, outcomes: Sequence[Outcome], test: Test) -> Table:
         rows: list[tuple[str, ...]] = []
-        for model, own in by_model(self.shown_models(choice), outcomes).items():
-            found = _by_seed(own, test)
-            for seed, accuracies in found.items():
-                made = steps_made(x for x in own if x.plan.settings.seed == seed)
+        for model, runs in by_model(self.shown_models(choice), outcomes).items():
+            by_seed = _by_seed(runs, test)
+            for seed, accuracies in by_seed.items():
+                made = steps_made(x for x in runs if x.plan.settings.seed == seed)
                 rows.append((model, str(seed), made, *_cells(accuracies)))
-            rows.append((model, "mean", steps_made(own), *_means(list(found.values()))))
+            rows.append((model, "mean", steps_made(runs), *_means(list(by_seed.values()))))
         lengths, note = f"{test.low:,}", ""
         if test.low < test.high:
             lengths = f"{test.low} to {test.high}"
@@ -186,8 +186,8 @@ class Languages(Study):
         """Bars for each language and test, a point for each seed."""
         models = by_model(self.shown_models(choice), outcomes)
         made, axes = figures.figure(len(models), 5.5 * len(models), 4.4, self.summary)
-        for axis, (model, own) in zip(axes, models.items(), strict=True):
-            _draw_bars(axis, own, self._tests(choice))
+        for axis, (model, runs) in zip(axes, models.items(), strict=True):
+            _draw_bars(axis, runs, self._tests(choice))
             figures.label(axis, title=model)
         figures.write(made, path)
 
@@ -196,8 +196,8 @@ def _draw_bars(axis: Any, outcomes: Sequence[Outcome], tests: Sequence[Test]) ->
     for number, test in enumerate(tests):
         (shift, width), label = figures.beside(number, len(tests)), _label(test)
         for place, task in enumerate(LANGUAGES):
-            own = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
-            values = [100 * tested.last for tested in own if tested is not None]
+            shares = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
+            values = [100 * tested.last for tested in shares if tested is not None]
             if values:
                 at, mean = place + shift, sum(values) / len(values)
                 axis.bar(at, mean, width, **figures.bar(number), alpha=0.6, label=label)
@@ -214,12 +214,12 @@ def _label(test: Test) -> str:
 
 def _by_seed(outcomes: Sequence[Outcome], test: Test) -> dict[int, dict[str, float]]:
     """Accuracy by seed and language."""
-    found: dict[int, dict[str, float]] = {}
+    accuracies: dict[int, dict[str, float]] = {}
     for x in outcomes:
         tested = x.at(test.low, test.high)
         if tested is not None:
-            found.setdefault(x.plan.settings.seed, {})[x.plan.task] = tested.last
-    return dict(sorted(found.items()))
+            accuracies.setdefault(x.plan.settings.seed, {})[x.plan.task] = tested.last
+    return dict(sorted(accuracies.items()))
 
 
 def _average(accuracies: Mapping[str, float]) -> float | None:
@@ -231,12 +231,12 @@ def _average(accuracies: Mapping[str, float]) -> float | None:
 
 def _cells(accuracies: Mapping[str, float]) -> list[str]:
     average = _average(accuracies)
-    own = [percent(accuracies[task]) if task in accuracies else NOTHING for task in LANGUAGES]
-    return [*own, NOTHING if average is None else percent(average)]
+    cells = [percent(accuracies[task]) if task in accuracies else NOTHING for task in LANGUAGES]
+    return [*cells, NOTHING if average is None else percent(average)]
 
 
 def _means(seeds: Sequence[Mapping[str, float]]) -> list[str]:
     """Mean and deviation over seeds of every language, and of the average."""
-    own = [mean_and_deviation([x[task] for x in seeds if task in x]) for task in LANGUAGES]
+    means = [mean_and_deviation([x[task] for x in seeds if task in x]) for task in LANGUAGES]
     averages = [average for x in seeds if (average := _average(x)) is not None]
-    return [*own, mean_and_deviation(averages)]
+    return [*means, mean_and_deviation(averages)]

@@ -74,5 +74,5 @@ def expand(names: Sequence[str]) -> tuple[str, ...]:
     >>> expand(["orthogonal-slice", "slices", "bd-slice"])[:3]
     ('orthogonal-slice', 'bd-slice', 'dplr-slice')
     """
-    found = [model for name in names for model in GROUPS.get(name, (name,))]
-    return tuple(dict.fromkeys(found))
+    models = [model for name in names for model in GROUPS.get(name, (name,))]
+    return tuple(dict.fromkeys(models))

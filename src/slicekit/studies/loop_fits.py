@@ -33,7 +33,7 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
     asked, parameters = plan.options, {}
     increments = drawn_loops(asked["paths"] * 3 // 2, asked["length"])
     targets = functionals(increments)
-    found: dict[str, Any] = {"dims": {}}
+    measured: dict[str, Any] = {"dims": {}}
     for dim in asked["dims"]:
         structure, errors = made(plan.model, dim), []
         for seed in asked["draws"]:
@@ -44,8 +44,8 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
                 _, last = solve(structure, parameters, increments, start, Exponential())
             errors.append(errors_of(last, targets, asked["paths"]))
         by_functional = zip(FUNCTIONALS, zip(*errors, strict=True), strict=True)
-        found["dims"][str(dim)] = {name: list(x) for name, x in by_functional}
-    return sum(x.numel() for x in parameters.values()), found
+        measured["dims"][str(dim)] = {name: list(x) for name, x in by_functional}
+    return sum(x.numel() for x in parameters.values()), measured
 
 
 @cache
@@ -65,5 +65,5 @@ def functionals(increments: Tensor) -> Tensor:
     a = (second - second.mT) / 2
     two = a[:, 0, 1] * a[:, 2, 3]
     pfaffian = two - a[:, 0, 2] * a[:, 1, 3] + a[:, 0, 3] * a[:, 1, 2]
-    found = torch.stack([a[:, 0, 1], two, pfaffian], 1)
-    return (found - found.mean(0)) / found.std(0)
+    values = torch.stack([a[:, 0, 1], two, pfaffian], 1)
+    return (values - values.mean(0)) / values.std(0)

@@ -31,7 +31,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], tuple[int, dict[str, Any]]]] = {
 def perform(plan: Plan) -> Outcome:
     """Measure what a plan asks for."""
     start = time.perf_counter()
-    parameters, found = MEASUREMENTS[plan.task](plan)
+    parameters, measured = MEASUREMENTS[plan.task](plan)
     seconds = time.perf_counter() - start
     steps = plan.settings.steps
-    return Outcome(plan, parameters, steps, MEASURED, None, 0, (), seconds, measured=found)
+    return Outcome(plan, parameters, steps, MEASURED, None, 0, (), seconds, measured=measured)

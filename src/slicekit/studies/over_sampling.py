@@ -52,13 +52,13 @@ class OverSampling(Study):
     def _plan(self, choice: Choice, model: str, method: str, samples: int, seed: int) -> Plan:
         window = max(1, samples // WINDOWS) if method == LOG else 1
         name = f"{model}:dim={DIM},window={window},depth={DEPTH if method == LOG else 1}"
-        own = catalogue.settings(name, tasks.make(TASK, samples=samples), choice.recipe)
-        own = replace(own, rate=RATE, batch=BATCH, steps=STEPS)
+        settings = catalogue.settings(name, tasks.make(TASK, samples=samples), choice.recipe)
+        settings = replace(settings, rate=RATE, batch=BATCH, steps=STEPS)
         return Plan(
             name=f"{model}/{method.lower()}/samples-{samples}/seed-{seed}",
             task=TASK,
             model=name,
-            settings=adapted(own, choice, seed),
+            settings=adapted(settings, choice, seed),
             tests=self.chosen_tests(
                 replace(choice, lengths=None), [Test(samples, samples, SEQUENCES)]
             ),
@@ -84,7 +84,7 @@ class OverSampling(Study):
         rows: dict[str, list[tuple[str, ...]]] = {"accuracy": [], "time": []}
         for model, method in self._lines(outcomes):
             cells = [_of(outcomes, model, method, samples) for samples in lengths]
-            seeds = max(len(own) for own in cells)
+            seeds = max(len(runs) for runs in cells)
             head = (model, method, str(seeds))
             rows["accuracy"].append((*head, *(mean_and_deviation(accuracies(x)) for x in cells)))
             rows["time"].append((*head, *(_seconds(x) for x in cells)))
@@ -113,15 +113,15 @@ class OverSampling(Study):
             look = figures.line(number)
             for axis, what in zip(axes, (accuracies, _times), strict=True):
                 points = {
-                    n: [x * (100 if what is accuracies else 1) for x in what(own)]
+                    n: [x * (100 if what is accuracies else 1) for x in what(runs)]
                     for n in self.lengths(choice)
-                    if (own := _of(outcomes, model, method, n))
+                    if (runs := _of(outcomes, model, method, n))
                 }
-                points = {n: own for n, own in points.items() if own}
-                means = [sum(own) / len(own) for own in points.values()]
+                points = {n: scores for n, scores in points.items() if scores}
+                means = [sum(scores) / len(scores) for scores in points.values()]
                 axis.plot(list(points), means, **look, label=f"{model}, {method}")
-                for n, own in points.items():
-                    axis.plot([n] * len(own), own, ".", color=look["color"], markersize=5)
+                for n, scores in points.items():
+                    axis.plot([n] * len(scores), scores, ".", color=look["color"], markersize=5)
         for axis in axes:
             figures.over_lengths(axis)
             axis.set_xlabel("observations")
@@ -147,8 +147,8 @@ def without_sizes(models: Sequence[str]) -> Sequence[str]:
 
 def method_of(outcome: Outcome) -> str:
     """How a run stepped."""
-    found = outcome.plan.name.split("/")[1]
-    return next(method for method in METHODS if method.lower() == found)
+    word = outcome.plan.name.split("/")[1]
+    return next(method for method in METHODS if method.lower() == word)
 
 
 def _of(outcomes: Sequence[Outcome], model: str, method: str, samples: int) -> list[Outcome]:

@@ -78,15 +78,15 @@ def _chapter(
     study: Study, choice: Choice, folder: Path, means: Means, engine: Engine, budget: float | None
 ) -> Chapter:
     try:
-        own = study.glimpse(choice) if choice.quick else study.whole(choice)
+        asked = study.glimpse(choice) if choice.quick else study.whole(choice)
         with means.watch(study) as watch:
             standing = conduct(
-                study, own, folder, watch=watch, device=means.device, engine=engine, budget=budget
+                study, asked, folder, watch=watch, device=means.device, engine=engine, budget=budget
             )
     except ValueError as error:
-        found, absent = _on_record(study, means), study.absent(choice)
-        return Chapter(study, found, absent=absent, fault=str(error))
-    _, outcomes = gathered(study, own, standing, folder)
+        record, absent = _on_record(study, means), study.absent(choice)
+        return Chapter(study, record, absent=absent, fault=str(error))
+    _, outcomes = gathered(study, asked, standing, folder)
     if outcomes and means.records is not None and not choice.quick:
         add_to_record(study, outcomes, means.records)
     return Chapter(

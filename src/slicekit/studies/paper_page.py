@@ -72,14 +72,14 @@ class Chapter:
     @property
     def missing(self) -> list[str]:
         """What is not there, and why, a line each."""
-        found = [] if self.fault is None else [f"Not done: {self.fault}."]
+        lines = [] if self.fault is None else [f"Not done: {self.fault}."]
         if self.absent:
-            found.append(f"Not at hand (slicekit data get): {', '.join(self.absent)}.")
+            lines.append(f"Not at hand (slicekit data get): {', '.join(self.absent)}.")
         names = missing_cells(self.unfinished, {x.plan.name for x in self.outcomes})
         if names:
             ahead = "" if self.left is None else f" (about {self.left / 3600:.1f} hours)"
-            found.append(f"Not run yet{ahead}: {', '.join(names)}.")
-        return found + [f"{name} failed: {why}" for name, why in self.failures.items()]
+            lines.append(f"Not run yet{ahead}: {', '.join(names)}.")
+        return lines + [f"{name} failed: {why}" for name, why in self.failures.items()]
 
 
 def missing_cells(plans: Sequence[Plan], known: set[str]) -> list[str]:
@@ -95,7 +95,7 @@ def missing_cells(plans: Sequence[Plan], known: set[str]) -> list[str]:
         name = re.sub(r"/seed-\d+$", "", plan.name)
         seeds.setdefault(name, []).append(str(plan.settings.seed))
     if len(seeds) <= MANY:
-        return [f"{name} (seed {' '.join(own)})" for name, own in seeds.items()]
+        return [f"{name} (seed {' '.join(numbers)})" for name, numbers in seeds.items()]
     counts = Counter(plan.label for plan in missing)
     return [f"{name} ({count} runs)" for name, count in counts.items()]
 

@@ -54,7 +54,7 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
     increments = drawn_paths(asked["paths"] * 3 // 2, asked["length"])
     targets = functionals(increments)
     logarithmic = is_logarithmic(plan.model)
-    found: dict[str, Any] = {"dims": {}}
+    measured: dict[str, Any] = {"dims": {}}
     for dim in asked["dims"]:
         structure = made(plan.model, dim)
         if logarithmic and structure.lift(2) != structure and dim > LARGEST_LIFTED:
@@ -72,8 +72,8 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
                 _, last = solve(structure, parameters, increments, starts, flow)
             errors.append(errors_of(last, targets, asked["paths"]))
         by_functional = dict(zip(FUNCTIONALS, zip(*errors, strict=True), strict=True))
-        found["dims"][str(dim)] = {name: list(x) for name, x in by_functional.items()}
-    return sum(x.numel() for x in parameters.values()), found
+        measured["dims"][str(dim)] = {name: list(x) for name, x in by_functional.items()}
+    return sum(x.numel() for x in parameters.values()), measured
 
 
 @cache
@@ -100,8 +100,8 @@ def functionals(increments: Tensor) -> Tensor:
         return signatures[:, place]
 
     area = (of(1, 2) - of(2, 1)) / 2
-    found = torch.stack([of(1) * of(2), area, of(1, 2, 1), area.square()], 1)
-    return (found - found.mean(0)) / found.std(0)
+    values = torch.stack([of(1) * of(2), area, of(1, 2, 1), area.square()], 1)
+    return (values - values.mean(0)) / values.std(0)
 
 
 def errors_of(states: Tensor, targets: Tensor, fitted: int) -> list[float]:

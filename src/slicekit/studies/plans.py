@@ -214,19 +214,19 @@ class Outcome:
     def at(self, low: int, high: int | None = None) -> Tested | None:
         """The result on a range of lengths, or at one length; None if it was not tested there."""
         high = low if high is None else high
-        for own in self.tested:
-            if (own.low, own.high) == (low, high):
-                return own
+        for test in self.tested:
+            if (test.low, test.high) == (low, high):
+                return test
         return None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON gives it back."""
-        tested = [asdict(own) for own in self.tested]
+        tested = [asdict(test) for test in self.tested]
         data = asdict(self) | {"plan": self.plan.as_dict(), "tested": tested}
         return {name: x for name, x in data.items() if name != "measured" or x}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Outcome":
         """What `as_dict` gave."""
-        tested = tuple(Tested(**own) for own in data["tested"])
+        tested = tuple(Tested(**test) for test in data["tested"])
         return cls(**data | {"plan": Plan.from_dict(data["plan"]), "tested": tested})

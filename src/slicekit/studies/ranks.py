@@ -57,12 +57,12 @@ class Ranks:
 
     def _cliques(self, means: Sequence[float]) -> list[tuple[float, float]]:
         """The widest runs of classifiers that do not differ."""
-        found: list[tuple[float, float]] = []
+        cliques: list[tuple[float, float]] = []
         for i, first in enumerate(means):
             last = max(x for x in means[i:] if x - first <= self.critical)
-            if last > first and not any(a <= first and last <= b for a, b in found):
-                found.append((first, last))
-        return found
+            if last > first and not any(a <= first and last <= b for a, b in cliques):
+                cliques.append((first, last))
+        return cliques
 
 
 def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Ranks | None:
@@ -75,9 +75,9 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Ranks | None:
     if len(names) not in QUANTILES:
         return None
     sums = dict.fromkeys(names, 0.0)
-    for own in scores.values():
+    for of_set in scores.values():
         for name in names:
-            better = sum(own[other] > own[name] for other in names)
-            equal = sum(own[other] == own[name] for other in names)
+            better = sum(of_set[other] > of_set[name] for other in names)
+            equal = sum(of_set[other] == of_set[name] for other in names)
             sums[name] += better + (equal + 1) / 2
     return Ranks({name: total / len(scores) for name, total in sums.items()}, len(scores))

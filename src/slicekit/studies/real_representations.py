@@ -81,14 +81,14 @@ def irreducible(group: Group) -> list[Representation]:
         commuting[moved[:, None], moved] += (random + random.mT) / order
     values, vectors = torch.linalg.eigh(commuting)
     edges = [0, *(1 + (values.diff() > GAP * order).nonzero().flatten()).tolist(), order]
-    found: list[Representation] = []
+    parts: list[Representation] = []
     for low, high in pairwise(edges):
         basis = vectors[:, low:high]
         # R(a) sends the vector of g to that of g·a: row g·a of R(a) B is row g of B.
-        own = Representation(torch.stack([basis[table[:, a]].mT @ basis for a in range(order)]))
-        if all((own.character - x.character).abs().max() > 1e-6 for x in found):
-            found.append(own)
-    return sorted(found, key=lambda x: x.dim)
+        part = Representation(torch.stack([basis[table[:, a]].mT @ basis for a in range(order)]))
+        if all((part.character - x.character).abs().max() > 1e-6 for x in parts):
+            parts.append(part)
+    return sorted(parts, key=lambda x: x.dim)
 
 
 def faithful(group: Group) -> list[tuple[Representation, ...]]:

@@ -105,10 +105,10 @@ def read_record(study: "Study", folder: Path) -> Record | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_bytes())
-        if found["study"] != study.name:
-            raise ValueError(f"it is of the study {found['study']}")
-        outcomes = [_outcome(run, found.get("slicekit")) for run in found["runs"]]
+        data = json.loads(path.read_bytes())
+        if data["study"] != study.name:
+            raise ValueError(f"it is of the study {data['study']}")
+        outcomes = [_outcome(run, data.get("slicekit")) for run in data["runs"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error!r}. Nothing was changed") from error
     return recorded(study, outcomes) if outcomes else None
@@ -123,8 +123,8 @@ def _outcome(run: dict[str, Any], version: str | None) -> Outcome:
 
 def recorded(study: "Study", outcomes: Sequence[Outcome]) -> Record:
     """A record, in the order of the tables: no places of one machine, seconds to a hundredth."""
-    own = {x.plan.name: _anywhere(x) for x in outcomes}
-    standing = Standing(outcomes=own)
+    by_name = {x.plan.name: _anywhere(x) for x in outcomes}
+    standing = Standing(outcomes=by_name)
     _, ordered = gathered(study, study.recorded(outcomes), standing, None)
     return Record(study, tuple(ordered))
 
@@ -135,12 +135,12 @@ def _anywhere(outcome: Outcome) -> Outcome:
     return replace(outcome, plan=plan, seconds=round(outcome.seconds, 2))
 
 
-def add_to_record(study: "Study", found: Sequence[Outcome], folder: Path) -> Record:
+def add_to_record(study: "Study", outcomes: Sequence[Outcome], folder: Path) -> Record:
     """Add runs to what is on record of a study; one that is there already is replaced.
 
     Args:
         study: which one.
-        found: what came of the runs.
+        outcomes: what came of the runs.
         folder: of the records.
 
     Raises:
@@ -148,12 +148,12 @@ def add_to_record(study: "Study", found: Sequence[Outcome], folder: Path) -> Rec
         InUse: if another is writing it, and does not end.
         OSError: if a file can't be written.
     """
-    if not found:
+    if not outcomes:
         raise ValueError(f"no run of {study.name} is finished, so there is nothing to record")
     with writing(folder, f".{study.name}.lock", PATIENCE):
         earlier = read_record(study, folder)
         runs = {x.plan.name: x for x in (earlier.outcomes if earlier else ())}
-        for x in found:
+        for x in outcomes:
             runs[x.plan.name] = _better(runs.get(x.plan.name), _anywhere(x))
         record = recorded(study, list(runs.values()))
         record.write(folder)
@@ -174,11 +174,11 @@ def commands(study: "Study", outcomes: Sequence[Outcome]) -> list[str]:
     for x in outcomes:
         seeds.setdefault((study.words(x), study.named(x)), set()).add(x.plan.settings.seed)
     models: dict[tuple[tuple[str, ...], str], list[str]] = {}
-    for (words, model), own in seeds.items():
-        models.setdefault((words, ",".join(map(str, sorted(own)))), []).append(model)
+    for (words, model), numbers in seeds.items():
+        models.setdefault((words, ",".join(map(str, sorted(numbers)))), []).append(model)
     return [
         " ".join(
-            ["slicekit study", study.name, "--models", ",".join(names), "--seeds", own, *words]
+            ["slicekit study", study.name, "--models", ",".join(names), "--seeds", numbers, *words]
         )
-        for (words, own), names in models.items()
+        for (words, numbers), names in models.items()
     ]

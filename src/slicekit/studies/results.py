@@ -43,21 +43,21 @@ def claim(study: "Study", choice: Choice, folder: Path) -> None:
         ValueError: if it is of another study, or only one of the two is a quick look. Nothing is
             touched then.
     """
-    own = {"study": study.name, "quick": choice.quick}
+    claimed = {"study": study.name, "quick": choice.quick}
     path = folder / KIND
-    found = own
+    there = claimed
     if path.exists():
-        found = _read(path)
+        there = _read(path)
     elif (folder / RESULTS).exists():
         earlier = _read(folder / RESULTS)
-        found = {"study": earlier.get("study"), "quick": bool(_quick(earlier))}
-    if found != own:
+        there = {"study": earlier.get("study"), "quick": bool(_quick(earlier))}
+    if there != claimed:
         raise ValueError(
-            f"{folder} holds {_told(found)}; expected {_told(own)}; choose another folder with "
+            f"{folder} holds {_told(there)}; expected {_told(claimed)}; choose another folder with "
             "--out. Nothing was changed"
         )
     if not path.exists():
-        files.create(path, (json.dumps(own) + "\n").encode())
+        files.create(path, (json.dumps(claimed) + "\n").encode())
 
 
 def _quick(earlier: dict[str, Any]) -> Any:
@@ -76,15 +76,15 @@ def _read(path: Path) -> dict[str, Any]:
         ValueError: if the file holds none.
     """
     try:
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
-            raise TypeError(f"it holds a {type(found).__name__}")
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise TypeError(f"it holds a {type(data).__name__}")
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged: {error}. Nothing was changed; once it is removed, the same study "
             "makes it again from its runs"
         ) from error
-    return found
+    return data
 
 
 def gathered(
@@ -105,8 +105,8 @@ def gathered(
         ValueError: if what was found before is damaged.
     """
     earlier = {} if folder is None else _in_results(folder) | _in_runs(folder)
-    found = list((earlier | standing.outcomes).values())
-    covering = study.covering(choice, found)
+    outcomes = list((earlier | standing.outcomes).values())
+    covering = study.covering(choice, outcomes)
     models = list(covering.models or study.models)
 
     def order(outcome: Outcome) -> tuple[int, list[Any]]:
@@ -114,7 +114,7 @@ def gathered(
         place = models.index(model) if model in models else len(models)
         return place, [(len(x), x) if x.isdigit() else (0, x) for x in _parts(outcome.plan.name)]
 
-    return covering, sorted(found, key=order)
+    return covering, sorted(outcomes, key=order)
 
 
 def _parts(name: str) -> list[str]:
@@ -138,15 +138,15 @@ def _in_results(folder: Path) -> dict[str, Outcome]:
 
 def _in_runs(folder: Path) -> dict[str, Outcome]:
     """What the folders of the runs tell; one that is damaged is for the grid to report."""
-    found = {}
+    outcomes = {}
     for path in sorted((folder / RUNS).rglob(OF_RUN)):
         try:
             outcome = read_outcome(path)
         except ValueError:
             continue
         if outcome is not None and folder / RUNS / outcome.plan.name == path.parent:
-            found[outcome.plan.name] = outcome
-    return found
+            outcomes[outcome.plan.name] = outcome
+    return outcomes
 
 
 def shown(study: "Study", choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
@@ -202,7 +202,7 @@ class Results:
     def _write(self, standing: Standing, drawn: bool) -> None:
         study, folder = self._study, self._folder
         covering, outcomes = gathered(study, self._choice, standing, folder)
-        found = {
+        data = {
             "study": study.name,
             "slicekit": slicekit.__version__,
             "choice": asdict(covering),
@@ -214,7 +214,7 @@ class Results:
         if drawn:
             study.plot(covering, outcomes, folder / PICTURE)
             self._drawn = time.monotonic()
-        files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+        files.write(folder / RESULTS, (json.dumps(data, indent=2) + "\n").encode())
 
 
 def _lasting(outcome: Outcome) -> dict[str, Any]:

@@ -79,15 +79,15 @@ def perform(plan: Plan, folder: Path, device: str | None = None) -> Outcome:
 def _earlier(plan: Plan, folder: Path) -> Outcome | None:
     """What came of the same run before."""
     path = folder / RESULTS
-    found = read_outcome(path) if path.exists() else None
-    if found is not None:
-        _check_same(plan, found.plan, folder)
-    return found
+    outcome = read_outcome(path) if path.exists() else None
+    if outcome is not None:
+        _check_same(plan, outcome.plan, folder)
+    return outcome
 
 
-def _other_tests(plan: Plan, found: Outcome | None) -> Sequence[Tested]:
+def _other_tests(plan: Plan, outcome: Outcome | None) -> Sequence[Tested]:
     """What a run was tested on before, beyond the tests of a plan."""
-    tested = () if found is None else found.tested
+    tested = () if outcome is None else outcome.tested
     return [x for x in tested if Test(x.low, x.high, x.sequences) not in plan.tests]
 
 
@@ -121,10 +121,10 @@ def _try(plan: Plan, folder: Path, device: str | None) -> Outcome:
     except Diverged as fault:
         run = read_run(folder)
         best = run.best or {"accuracy": None, "step": 0}
-        found = fault.step - 1, "diverged", best["accuracy"], best["step"], (), run.seconds
-        return Outcome(plan, parameters, *found)
-    found = result.steps, result.reason, result.best_accuracy, result.best_step, (), result.seconds
-    return Outcome(plan, parameters, *found)
+        ending = fault.step - 1, "diverged", best["accuracy"], best["step"], (), run.seconds
+        return Outcome(plan, parameters, *ending)
+    ending = result.steps, result.reason, result.best_accuracy, result.best_step, (), result.seconds
+    return Outcome(plan, parameters, *ending)
 
 
 def _train(plan: Plan, folder: Path, earlier: Sequence[Tested], device: str | None) -> Outcome:
@@ -177,8 +177,8 @@ def _tested(model: nn.Module, task: Task, test: Test) -> Tested:
     purpose = f"study, lengths {test.low} to {test.high}"
     generator = torch.Generator().manual_seed(derived_seed(SEED, purpose))
     batch = task.sample(test.sequences, (test.low, test.high), generator, "test")
-    found = tally(model, batch)
-    overall, last = found.right / found.positions, found.right_ends / found.ends
+    counted = tally(model, batch)
+    overall, last = counted.right / counted.positions, counted.right_ends / counted.ends
     return Tested(test.low, test.high, test.sequences, overall, last)
 
 
@@ -193,7 +193,7 @@ def write(outcome: Outcome, folder: Path) -> None:
         for x in outcome.tested
         if x.low == x.high
     ]
-    found = {
+    data = {
         "task": outcome.plan.task,
         "model": RunFolder(folder).best.name if RunFolder(folder).best.exists() else None,
         "seed": SEED,
@@ -202,7 +202,7 @@ def write(outcome: Outcome, folder: Path) -> None:
         "scores": scores,
         "study": outcome.as_dict(),
     }
-    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+    files.write(folder / RESULTS, (json.dumps(data, indent=2) + "\n").encode())
 
 
 def finished(plan: Plan, folder: Path) -> Outcome | None:
@@ -247,13 +247,13 @@ def _opened(folder: Path) -> dict[str, Any]:
     return {"opened": json.loads(path.read_bytes())["at"]} if path.exists() else {}
 
 
-def _check_same(wanted: Plan, found: Plan, folder: Path) -> None:
+def _check_same(wanted: Plan, done: Plan, folder: Path) -> None:
     """Raise unless both train the same."""
     asked, had = (
         {"task": x.task, "model": x.model, "recipe": x.recipe, "layers": x.layers, "trial": x.trial}
         | x.options
         | asdict(x.settings)
-        for x in (wanted, found)
+        for x in (wanted, done)
     )
     for name in asked.keys() | had.keys():
         if asked.get(name) != had.get(name):

@@ -203,8 +203,8 @@ def cells(outcome: Outcome) -> dict[str, Cell]:
 
 def behind(outcome: Outcome) -> dict[str, float]:
     """Scans that took less time than ours, and what share of it; none is what we want."""
-    found = cells(outcome)
-    ratios = {name: cell.seconds / found[OURS].seconds for name, cell in found.items()}
+    by_scan = cells(outcome)
+    ratios = {name: cell.seconds / by_scan[OURS].seconds for name, cell in by_scan.items()}
     return {name: ratio for name, ratio in ratios.items() if ratio < 1}
 
 
@@ -222,10 +222,10 @@ def _headings(scans: Sequence[str]) -> list[str]:
 def _time_table(outcomes: Sequence[Outcome]) -> Table:
     scans, rows = _scans(outcomes), []
     for outcome in by_case(outcomes):
-        found = cells(outcome)
-        ours = found[OURS].seconds
-        others = [found[x] for x in scans if x in found]
-        ratios = [_marked(_figures(found[x].seconds / ours), found[x]) for x in scans]
+        by_scan = cells(outcome)
+        ours = by_scan[OURS].seconds
+        others = [by_scan[x] for x in scans if x in by_scan]
+        ratios = [_marked(_figures(by_scan[x].seconds / ours), by_scan[x]) for x in scans]
         least = min(x.seconds for x in others) / ours
         case = CASES[case_of(outcome)].what
         rows.append((case, outcome.plan.model, _figures(1000 * ours), *ratios, _figures(least)))
@@ -252,9 +252,9 @@ def _marked(text: str, cell: Cell) -> str:
 def _memory_table(outcomes: Sequence[Outcome]) -> Table:
     scans, rows = [OURS, *_scans(outcomes)], []
     for outcome in by_case(outcomes):
-        found = cells(outcome)
+        by_scan = cells(outcome)
         case = CASES[case_of(outcome)].what
-        rows.append((case, outcome.plan.model, *(_mebibytes(found[x]) for x in scans)))
+        rows.append((case, outcome.plan.model, *(_mebibytes(by_scan[x]) for x in scans)))
     note = "MiB at most beyond model and series; marks as above."
     return Table("Memory", ("case", "model", OURS, *_headings(scans[1:])), tuple(rows), note)
 
@@ -279,12 +279,12 @@ def _paper_table() -> Table:
 
 
 def _draw_line(axis: Any, look: dict[str, Any], outcome: Outcome) -> None:
-    found = cells(outcome)
-    ours = found.pop(OURS).seconds
-    ratios = [cell.seconds / ours for cell in found.values()]
+    times = cells(outcome)
+    ours = times.pop(OURS).seconds
+    ratios = [cell.seconds / ours for cell in times.values()]
     axis.plot(range(len(ratios)), ratios, **look, marker="o", label=outcome.plan.model)
     scaled = [
-        (i, r) for i, (r, x) in enumerate(zip(ratios, found.values(), strict=True)) if x.obstacle
+        (i, r) for i, (r, x) in enumerate(zip(ratios, times.values(), strict=True)) if x.obstacle
     ]
     if scaled:
         axis.plot(*zip(*scaled, strict=True), "o", markerfacecolor="white", color=look["color"])

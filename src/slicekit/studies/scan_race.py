@@ -77,7 +77,7 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
     scans = contenders(asked["chunks"])
     length, short = asked["length"], trial_length(asked["length"], asked["window"])
     available, times = _available() // 2, length / short
-    found: dict[str, Cell] = {}
+    measured: dict[str, Cell] = {}
     expected: list[Tensor] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Associative.. composes")
@@ -88,15 +88,15 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
             expected = expected or step.gradients()
             _check(name, step.gradients(), expected)
             cell = Cell(seconds * times, None if memory is None else int(memory * times))
-            found[name] = replace(cell, obstacle=_obstacle(cell, asked["seconds"], available))
+            measured[name] = replace(cell, obstacle=_obstacle(cell, asked["seconds"], available))
         runs = {
             name: Step.of(plan, scans[name], length).run
-            for name, cell in found.items()
+            for name, cell in measured.items()
             if not cell.obstacle
         }
-        found |= _in_turns(runs, found, plan.settings.steps, asked["budget"])
+        measured |= _in_turns(runs, measured, plan.settings.steps, asked["budget"])
     layer = Step.of(plan, None, short).layer
-    return sum(x.numel() for x in layer.parameters()), {k: asdict(x) for k, x in found.items()}
+    return sum(x.numel() for x in layer.parameters()), {k: asdict(x) for k, x in measured.items()}
 
 
 def trial_length(length: int, window: int) -> int:
@@ -137,15 +137,15 @@ def _in_turns(
 ) -> dict[str, Cell]:
     """The least time and memory of each; memory is that of the first turn."""
     turns = {name: max(1, min(most, int(budget / tried[name].seconds))) for name in runs}
-    found: dict[str, Cell] = {}
+    measured: dict[str, Cell] = {}
     for turn in range(max(turns.values(), default=0)):
         for name, run in runs.items():
             if turn == 0:
-                found[name] = Cell(*_weighed(run))
+                measured[name] = Cell(*_weighed(run))
             elif turn < turns[name]:
-                seconds = min(found[name].seconds, _clocked(run))
-                found[name] = Cell(seconds, found[name].memory)
-    return found
+                seconds = min(measured[name].seconds, _clocked(run))
+                measured[name] = Cell(seconds, measured[name].memory)
+    return measured
 
 
 def _weighed(run: Callable[[], object]) -> tuple[float, int | None]:

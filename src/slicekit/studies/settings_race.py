@@ -43,12 +43,12 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
     groups = plan.options.get("groups")
     blocks = _blocks(series, y, held, groups, random)
     answers = np.unique(y[~held])
-    found: dict[str, Any] = {"cases": int(held.sum())}
+    measured: dict[str, Any] = {"cases": int(held.sum())}
     for kind, (left_out, said, targets) in blocks.items():
         for pull in PULLS:
             guesses = answers[_joined(left_out, said, targets, pull).argmax(1).numpy()]
-            found[f"{kind}, {pull}"] = int((guesses == y[held]).sum())
-    return 0, found
+            measured[f"{kind}, {pull}"] = int((guesses == y[held]).sum())
+    return 0, measured
 
 
 def held_out(y: np.ndarray, few: bool, random: np.random.Generator) -> np.ndarray | None:
@@ -57,9 +57,9 @@ def held_out(y: np.ndarray, few: bool, random: np.random.Generator) -> np.ndarra
     if few and len(y) < (FEW + ENOUGH) * len(np.unique(y)):
         return None
     for label in np.unique(y):
-        own = random.permutation(np.flatnonzero(y == label))
-        kept = FEW if few else len(own) - len(own) // 3
-        held[own[kept:]] = True
+        cases = random.permutation(np.flatnonzero(y == label))
+        kept = FEW if few else len(cases) - len(cases) // 3
+        held[cases[kept:]] = True
     return held if held.any() else None
 
 
@@ -91,15 +91,15 @@ def _blocks(
         zip(eyes.blocks_, torch.arange(seen.shape[1]).split([*eyes.blocks_.values()]), strict=True)
     )
     together: dict[str, list[Tensor]] = {}
-    for name, own in columns.items():
-        together.setdefault(name.removeprefix(MOVING), []).append(own)
+    for name, chosen in columns.items():
+        together.setdefault(name.removeprefix(MOVING), []).append(chosen)
     kinds = {APART: list(columns.values()), TOGETHER: [torch.cat(x) for x in together.values()]}
-    found = {}
+    accuracies = {}
     for kind, blocks in kinds.items():
-        read = [(fit_readout(seen[:, own], targets, equal, random), own) for own in blocks]
-        said = [readout(asked[:, own]).double() for (readout, _), own in read]
-        found[kind] = [left_out for (_, left_out), _ in read], said, targets
-    return found
+        read = [(fit_readout(seen[:, chosen], targets, equal, random), chosen) for chosen in blocks]
+        said = [readout(asked[:, chosen]).double() for (readout, _), chosen in read]
+        accuracies[kind] = [left_out for (_, left_out), _ in read], said, targets
+    return accuracies
 
 
 def _joined(left_out: list[Tensor], said: list[Tensor], targets: Tensor, pull: float) -> Tensor:

@@ -81,7 +81,7 @@ class Stacking(Study):
         ]
 
     def _plan(self, choice: Choice, model: str, case: str, seed: int) -> Plan:
-        own, name = CASES[case], f"{model}:{CASES[case].sizes()}"
+        chosen, name = CASES[case], f"{model}:{CASES[case].sizes()}"
         settings = catalogue.settings(name, tasks.make(TASK, **OPTIONS), choice.recipe)
         settings = replace(settings, rate=RATE, batch=BATCH, steps=STEPS)
         samples = OPTIONS["samples"]
@@ -93,7 +93,7 @@ class Stacking(Study):
             settings=adapted(settings, choice, seed),
             tests=self.chosen_tests(replace(choice, lengths=None), tests),
             options=dict(OPTIONS),
-            layers=own.layers,
+            layers=chosen.layers,
             recipe=choice.recipe,
         )
 
@@ -112,10 +112,10 @@ class Stacking(Study):
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """A row for each case."""
         rows = []
-        for (model, case), own in _lines(outcomes).items():
-            shares = accuracies(own)
-            parameters = f"{own[0].parameters:,}"
-            paces = [x.pace for x in own if x.pace is not None]
+        for (model, case), runs in _lines(outcomes).items():
+            shares = accuracies(runs)
+            parameters = f"{runs[0].parameters:,}"
+            paces = [x.pace for x in runs if x.pace is not None]
             pace = f"{sum(paces) / len(paces):.1f}" if paces else NOTHING
             seeds = " ".join(percent(x) for x in shares)
             told = (CASES[case].what, parameters, mean_and_deviation(shares), seeds, pace)
@@ -132,8 +132,8 @@ class Stacking(Study):
         """A bar for each case, a dot for each seed."""
         lines = _lines(outcomes)
         made, (axis,) = figures.figure(1, 9, 4.4, self.summary)
-        for number, own in enumerate(lines.values()):
-            shares = [100 * x for x in accuracies(own)]
+        for number, runs in enumerate(lines.values()):
+            shares = [100 * x for x in accuracies(runs)]
             if shares:
                 axis.bar(number, sum(shares) / len(shares), 0.7, **figures.bar(0), alpha=0.6)
                 axis.plot([number] * len(shares), shares, "k.", markersize=4)
@@ -145,9 +145,9 @@ class Stacking(Study):
 def _lines(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
     """The runs of each model and case, in order."""
     models = dict.fromkeys(x.plan.name.split("/")[0] for x in outcomes)
-    found = {
+    lines = {
         (model, case): [x for x in outcomes if x.plan.name.startswith(f"{model}/{case}/")]
         for model in models
         for case in CASES
     }
-    return {line: own for line, own in found.items() if own}
+    return {line: runs for line, runs in lines.items() if runs}

@@ -89,13 +89,13 @@ class Study(ABC):
             outcomes: what was found, then or now.
         """
         models = dict.fromkeys((*self.shown_models(choice), *(x.plan.model for x in outcomes)))
-        own = [model for model in self.models if model in models]
+        covered = [model for model in self.models if model in models]
         seeds = {*self.chosen_seeds(choice), *(x.plan.settings.seed for x in outcomes)}
         known = set(self.lengths(choice))
         more = {length for x in outcomes for length in self.lengths_of(x)}
         return replace(
             choice,
-            models=(*own, *sorted(models.keys() - set(own))),
+            models=(*covered, *sorted(models.keys() - set(covered))),
             seeds=tuple(sorted(seeds)),
             lengths=choice.lengths if more <= known else tuple(sorted(known | more)),
         )
@@ -155,22 +155,22 @@ class Study(ABC):
 
         With fewer steps, validations and checkpoints come at shorter distances.
         """
-        own = catalogue.settings(model, tasks.make(task, **options), choice.recipe)
-        return adapted(own, choice, seed)
+        recipe = catalogue.settings(model, tasks.make(task, **options), choice.recipe)
+        return adapted(recipe, choice, seed)
 
 
-def adapted(own: Settings, choice: Choice, seed: int) -> Settings:
+def adapted(settings: Settings, choice: Choice, seed: int) -> Settings:
     """A model's own settings, with what the user chose."""
-    steps = choice.steps or (QUICK_STEPS if choice.quick else own.steps)
-    batch = choice.batch or (QUICK_BATCH if choice.quick else own.batch)
+    steps = choice.steps or (QUICK_STEPS if choice.quick else settings.steps)
+    batch = choice.batch or (QUICK_BATCH if choice.quick else settings.batch)
     often = max(1, steps // 20)
     return replace(
-        own,
+        settings,
         seed=seed,
         steps=steps,
         batch=batch,
-        evaluate_every=min(own.evaluate_every, often),
-        checkpoint_every=min(own.checkpoint_every, often),
+        evaluate_every=min(settings.evaluate_every, often),
+        checkpoint_every=min(settings.checkpoint_every, often),
     )
 
 

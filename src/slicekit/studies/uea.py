@@ -78,13 +78,13 @@ class UEA(Study):
                 raise ValueError(f"no data set {name} on the disk; see: slicekit data --help")
             if not has_classes(name, choice.data):
                 raise ValueError(f"{name} asks for numbers; expected a data set with classes")
-        found = choice.sets or [x for x in on_disk(choice.data) if has_classes(x, choice.data)]
-        if not found:
+        sets = choice.sets or [x for x in on_disk(choice.data) if has_classes(x, choice.data)]
+        if not sets:
             raise ValueError(
                 "no data set with classes on the disk; give their folder: --data FOLDER, or see: "
                 "slicekit data --help"
             )
-        return list(found)
+        return list(sets)
 
     def lengths(self, choice: Choice) -> tuple[int, ...]:
         """None: series are as long as they are."""
@@ -102,10 +102,10 @@ class UEA(Study):
 
     def tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Those of every part."""
-        found = []
+        tables = []
         for part in self.parts(choice):
-            found += PARTS[part].tables(_of(part, outcomes))
-        return found
+            tables += PARTS[part].tables(_of(part, outcomes))
+        return tables
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """The panels of each part of which something is finished."""

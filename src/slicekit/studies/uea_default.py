@@ -50,7 +50,7 @@ def classifier_plan(
 def tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Accuracy and seconds of every classifier on every data set."""
     sets = list(dict.fromkeys(x.plan.task for x in outcomes))
-    found = {
+    runs = {
         (data_set, model): [x for x in outcomes if (x.plan.task, x.plan.model) == (data_set, model)]
         for data_set in sets
         for model in NAMES
@@ -58,12 +58,12 @@ def tables(outcomes: Sequence[Outcome]) -> list[Table]:
     rows = [
         (
             data_set,
-            *(accuracy_cell(found[data_set, model]) for model in NAMES),
-            *(_seconds(found[data_set, model]) for model in NAMES),
+            *(accuracy_cell(runs[data_set, model]) for model in NAMES),
+            *(_seconds(runs[data_set, model]) for model in NAMES),
         )
         for data_set in sets
     ]
-    rows += [row for names in _comparisons() for row in _summary(found, sets, names)]
+    rows += [row for names in _comparisons() for row in _summary(runs, sets, names)]
     columns = ("data set", *NAMES.values(), *(f"s, {name}" for name in NAMES))
     note = (
         "Test accuracy in %, and seconds of the processor to fit and predict on one thread, with "
@@ -82,20 +82,20 @@ def _comparisons() -> list[tuple[str, ...]]:
 
 
 def _summary(
-    found: dict[tuple[str, str], list[Outcome]], sets: Sequence[str], names: Sequence[str]
+    runs: dict[tuple[str, str], list[Outcome]], sets: Sequence[str], names: Sequence[str]
 ) -> list[tuple[str, ...]]:
     """Rows with means, ranks and times over the sets on which those named have results."""
-    common = [x for x in sets if all(_means(found[x, model]) for model in names)]
+    common = [x for x in sets if all(_means(runs[x, model]) for model in names)]
     if not common:
         return []
-    scores = {x: {model: _mean(found[x, model]) for model in names} for x in common}
+    scores = {x: {model: _mean(runs[x, model]) for model in names} for x in common}
     nothing = [NOTHING] * len(NAMES)
-    averages = {m: sum(own[m] for own in scores.values()) / len(common) for m in names}
+    averages = {m: sum(of_set[m] for of_set in scores.values()) / len(common) for m in names}
     means = [mean_and_deviation([averages[m]]) if m in names else NOTHING for m in NAMES]
     ranks = mean_ranks(scores)
     assert ranks is not None
     placed = [f"{ranks.means[m]:.2f}" if m in names else NOTHING for m in NAMES]
-    ratios = [_ratio(found, common, m) if m in names else NOTHING for m in NAMES]
+    ratios = [_ratio(runs, common, m) if m in names else NOTHING for m in NAMES]
     return [
         (f"mean of {len(common)}", *means, *nothing),
         (f"mean rank of {len(common)}", *placed, *nothing),
@@ -103,9 +103,9 @@ def _summary(
     ]
 
 
-def _ratio(found: dict[tuple[str, str], list[Outcome]], sets: Sequence[str], model: str) -> str:
+def _ratio(runs: dict[tuple[str, str], list[Outcome]], sets: Sequence[str], model: str) -> str:
     """The geometric mean of a classifier's times over MiniRocket's."""
-    pairs = [(_took(found[x, model]), _took(found[x, ROCKET])) for x in sets]
+    pairs = [(_took(runs[x, model]), _took(runs[x, ROCKET])) for x in sets]
     logs = [math.log(max(a, 1e-3) / max(b, 1e-3)) for a, b in pairs if not math.isnan(a + b)]
     return f"x {math.exp(sum(logs) / len(logs)):.2f}" if logs else NOTHING
 
@@ -139,17 +139,17 @@ def _seconds(outcomes: Sequence[Outcome]) -> str:
 
 def plot(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The mean ranks, and what differs; of all but DTW where it has no result in common."""
-    found: dict[str, dict[str, list[Outcome]]] = {}
+    runs: dict[str, dict[str, list[Outcome]]] = {}
     for x in outcomes:
         if x.on_test_set is not None:
-            found.setdefault(x.plan.task, {}).setdefault(x.plan.model, []).append(x)
+            runs.setdefault(x.plan.task, {}).setdefault(x.plan.model, []).append(x)
     names = max(
-        _comparisons(), key=lambda some: sum(set(some) <= own.keys() for own in found.values())
+        _comparisons(), key=lambda some: sum(set(some) <= of_set.keys() for of_set in runs.values())
     )
     scores = {
-        data_set: {NAMES[model]: _mean(own[model]) for model in names}
-        for data_set, own in found.items()
-        if set(names) <= own.keys()
+        data_set: {NAMES[model]: _mean(of_set[model]) for model in names}
+        for data_set, of_set in runs.items()
+        if set(names) <= of_set.keys()
     }
     ranks = mean_ranks(scores)
     if ranks is None:

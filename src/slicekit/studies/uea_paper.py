@@ -114,11 +114,11 @@ def tables(outcomes: Sequence[Outcome]) -> list[Table]:
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Runs:
-    found: Runs = {}
+    runs: Runs = {}
     for x in outcomes:
         key = (x.plan.label, x.plan.options["splits"], x.plan.task)
-        found.setdefault(key, []).append(x)
-    return found
+        runs.setdefault(key, []).append(x)
+    return runs
 
 
 def _means(runs: Runs, known: Sequence[str]) -> Table:
@@ -128,17 +128,17 @@ def _means(runs: Runs, known: Sequence[str]) -> Table:
         line: {name: _accuracies(runs.get((*line, name), [])) for name in SIZES}
         for line in _lines(runs)
     }
-    ranks = _ranks({line: [_average(own[x]) for x in sets] for line, own in lines.items()})
+    ranks = _ranks({line: [_average(by_set[x]) for x in sets] for line, by_set in lines.items()})
     rows = []
-    for (model, splits), own in lines.items():
+    for (model, splits), by_set in lines.items():
         made = [x for n in SIZES for x in runs.get((model, splits, n), [])]
-        means = {name: _average(x) for name, x in own.items()}
+        means = {name: _average(x) for name, x in by_set.items()}
         rows.append(
             (
                 model,
                 splits,
                 steps_made(made),
-                *map(mean_and_deviation, own.values()),
+                *map(mean_and_deviation, by_set.values()),
                 _percent(_average([means[x] for x in sets])),
                 ranks[model, splits],
                 _percent(_average(list(means.values()))),
@@ -167,16 +167,19 @@ def _means(runs: Runs, known: Sequence[str]) -> Table:
 
 def _papers_rows(sets: Sequence[str]) -> list[tuple[str, ...]]:
     """What the paper says, and what others have published since."""
-    means = {name: dict(zip(SIZES, map(_figure, own), strict=True)) for name, own in PAPER.items()}
-    ranks = _ranks({name: [own[x] for x in sets] for name, own in means.items()})
+    means = {
+        name: dict(zip(SIZES, map(_figure, printed), strict=True))
+        for name, printed in PAPER.items()
+    }
+    ranks = _ranks({name: [printed[x] for x in sets] for name, printed in means.items()})
     rows = []
-    for name, own in PAPER.items():
+    for name, printed in PAPER.items():
         seconds, memory = PAPERS_COSTS.get(name, (None, None))
         averages = (_average([means[name][x] for x in some]) for some in (sets, list(SIZES)))
         average, of_six = map(_percent, averages)
         costs = (NOTHING if x is None else f"{x:,.0f}" for x in (seconds, memory))
         head = (f"paper: {name}", NOTHING, PAPERS_STEPS)
-        rows.append((*head, *own, average, ranks[name], of_six, *costs))
+        rows.append((*head, *printed, average, ranks[name], of_six, *costs))
     nothing = (NOTHING,) * (len(SIZES) + 2)
     rows += [
         (f"published: {name}", NOTHING, NOTHING, *nothing, f"{average:.2f}", NOTHING, NOTHING)
@@ -188,7 +191,7 @@ def _papers_rows(sets: Sequence[str]) -> list[tuple[str, ...]]:
 def _lines(runs: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str]]:
     """Models and splits of which there is something, in the paper's order."""
     known = {(model, splits) for model, splits, _ in runs}
-    return [(own, splits) for own in LABELS for splits in SPLITS if (own, splits) in known]
+    return [(label, splits) for label in LABELS for splits in SPLITS if (label, splits) in known]
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -199,16 +202,16 @@ def _average(values: Sequence[float | None]) -> float | None:
 
 def _ranks(means: Mapping[Any, Sequence[float | None]]) -> dict[Any, str]:
     """Average rank over the data sets of each line that has them all; equals share their ranks."""
-    whole = {line: list(own) for line, own in means.items() if _average(own) is not None}
-    found = dict.fromkeys(means, NOTHING)
-    for line, own in whole.items():
+    whole = {line: list(values) for line, values in means.items() if _average(values) is not None}
+    shown = dict.fromkeys(means, NOTHING)
+    for line, values in whole.items():
         ranks = []
-        for n, mean in enumerate(own):
+        for n, mean in enumerate(values):
             others = [x[n] for x in whole.values()]
             better = sum(x > mean for x in others)  # type: ignore[operator]
             ranks.append(better + (1 + others.count(mean)) / 2)
-        found[line] = f"{sum(ranks) / len(ranks):.1f}"
-    return found
+        shown[line] = f"{sum(ranks) / len(ranks):.1f}"
+    return shown
 
 
 def _percent(share: float | None) -> str:
@@ -237,11 +240,13 @@ def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
 def _seeds(runs: Runs, sets: Sequence[str]) -> Table:
     rows = []
     for model, splits in _lines(runs):
-        own = {data_set: runs.get((model, splits, data_set), []) for data_set in sets}
-        seeds = sorted({x.plan.settings.seed for found in own.values() for x in found})
+        by_set = {data_set: runs.get((model, splits, data_set), []) for data_set in sets}
+        seeds = sorted({x.plan.settings.seed for of_set in by_set.values() for x in of_set})
         for seed in seeds:
-            cells = (_cell(own[data_set], seed) for data_set in sets)
-            alike = [x for found in own.values() for x in found if x.plan.settings.seed == seed]
+            cells = (_cell(by_set[data_set], seed) for data_set in sets)
+            alike = [
+                x for of_set in by_set.values() for x in of_set if x.plan.settings.seed == seed
+            ]
             rows.append((model, splits, str(SEEDS[seed]), steps_made(alike), *cells))
     columns = ("model", "splits", "seed", "steps", *sets)
     note = "Test accuracy, and in brackets the best validation accuracy, by which it was chosen."
@@ -268,10 +273,10 @@ def plot_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
             ends = [at - width / 2, at + width / 2]
             values: list[float] = []
             for splits, marker in zip(SPLITS, ("o", "^"), strict=True):
-                own = _accuracies(runs.get((model, splits, data_set), []))
-                values += [100 * x for x in own]
+                accuracies = _accuracies(runs.get((model, splits, data_set), []))
+                values += [100 * x for x in accuracies]
                 look = {"color": colour, "markersize": 3, "linestyle": "", "alpha": 0.6}
-                axis.plot([at] * len(own), [100 * x for x in own], marker, **look)
+                axis.plot([at] * len(accuracies), [100 * x for x in accuracies], marker, **look)
             if values:
                 mean = sum(values) / len(values)
                 axis.plot(ends, [mean, mean], color=colour, linewidth=2, label=told)
@@ -300,9 +305,9 @@ def plot_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
         axis.scatter([seconds], [height], s=area, facecolors="none", edgecolors="grey")
         axis.annotate(name, (seconds, height), fontsize=figures.SMALL - 1, color="grey")
     for number, model in enumerate(models if sets else []):
-        own = [x for name in sets for x in _both(runs, model, name)]
-        seconds = [x.pace for x in own if x.pace is not None]
-        memory = [x.memory for x in own if x.memory is not None]
+        both = [x for name in sets for x in _both(runs, model, name)]
+        seconds = [x.pace for x in both if x.pace is not None]
+        memory = [x.memory for x in both if x.memory is not None]
         means = [_average(_accuracies(_both(runs, model, name))) for name in sets]
         height = _average(means)
         if not seconds or height is None:

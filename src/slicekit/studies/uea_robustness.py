@@ -68,8 +68,8 @@ def _mean_rows(outcomes: Sequence[Outcome], shares: Sequence[float]) -> list[tup
         return []
 
     def mean(model: str, share: float) -> str:
-        found = [_own(outcomes, name, model, share) for name in sets]
-        means = [sum(x.on_test_set or 0.0 for x in own) / len(own) for own in found]
+        by_set = [_own(outcomes, name, model, share) for name in sets]
+        means = [sum(x.on_test_set or 0.0 for x in of_set) / len(of_set) for of_set in by_set]
         return mean_and_deviation([sum(means) / len(means)])
 
     title = f"mean of {len(sets)}"
@@ -88,8 +88,8 @@ def _own(outcomes: Sequence[Outcome], data_set: str, model: str, share: float) -
 
 
 def _cell(outcomes: Sequence[Outcome], data_set: str, model: str, share: float) -> str:
-    own = _own(outcomes, data_set, model, share)
-    return accuracy_cell(own) if own else NOTHING
+    of_cell = _own(outcomes, data_set, model, share)
+    return accuracy_cell(of_cell) if of_cell else NOTHING
 
 
 def plot(axis: Any, outcomes: Sequence[Outcome]) -> None:

@@ -50,13 +50,13 @@ class WordProblems(Study):
         """Every seed and the mean, over all positions and at the last."""
         rows: list[tuple[str, ...]] = []
         lengths = self.lengths(choice)
-        for (model, group), own in self._groups(choice, outcomes).items():
+        for (model, group), runs in self._groups(choice, outcomes).items():
             label = (model, group, GROUPS[group])
-            for x in own:
+            for x in runs:
                 cells = (both(x.at(length)) for length in lengths)
                 rows.append((*label, str(x.plan.settings.seed), steps_made([x]), *cells))
-            means = (both_means(x.at(length) for x in own) for length in lengths)
-            rows.append((*label, "mean", steps_made(own), *means))
+            means = (both_means(x.at(length) for x in runs) for length in lengths)
+            rows.append((*label, "mean", steps_made(runs), *means))
         lengthwise = (f"{length:,}" for length in lengths)
         columns = ("model", "group", "about it", "seed", "steps", *lengthwise)
         note = "Accuracy in %, over all positions / at the last. Trained on lengths 3 to 40."
@@ -65,10 +65,10 @@ class WordProblems(Study):
     def _groups(
         self, choice: Choice, outcomes: Sequence[Outcome]
     ) -> dict[tuple[str, str], list[Outcome]]:
-        found = by_model(self.shown_models(choice), outcomes)
-        cells = [(name, group) for name in found for group in GROUPS]
-        own = {(name, g): [x for x in found[name] if x.plan.task == g] for name, g in cells}
-        return {cell: runs for cell, runs in own.items() if runs}
+        by_name = by_model(self.shown_models(choice), outcomes)
+        cells = [(name, group) for name in by_name for group in GROUPS]
+        by_cell = {(name, g): [x for x in by_name[name] if x.plan.task == g] for name, g in cells}
+        return {cell: runs for cell, runs in by_cell.items() if runs}
 
     def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """Means alone."""
@@ -76,6 +76,6 @@ class WordProblems(Study):
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each group and model."""
-        found = self._groups(choice, outcomes)
-        named = {f"{group}, {model}": x for (model, group), x in found.items()}
+        runs = self._groups(choice, outcomes)
+        named = {f"{group}, {model}": x for (model, group), x in runs.items()}
         plot_lengths(named, path, self.summary, (3, 40))

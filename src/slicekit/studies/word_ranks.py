@@ -42,7 +42,7 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
         sum vanishes, None if it does for no number up to 8.
     """
     asked = plan.options
-    found: dict[str, Any] = {"words": _count(asked["length"]), "dims": {}}
+    measured: dict[str, Any] = {"words": _count(asked["length"]), "dims": {}}
     parameters: Parameters = {}
     for dim in asked["dims"]:
         structure = made(plan.model, dim)
@@ -55,10 +55,10 @@ def measure(plan: Plan) -> tuple[int, dict[str, Any]]:
             vectors = spelt(letters, weights, start, asked["length"])
             ranks.append(rank(list(vectors.values())))
             distances.append(distance(vectors, dim))
-        found["dims"][str(dim)] = {"ranks": ranks, "distances": distances}
+        measured["dims"][str(dim)] = {"ranks": ranks, "distances": distances}
     largest = min(LARGEST_SUMMED, asked["dims"][-1])
-    found["invisible"] = invisible(made(plan.model, largest), asked["draws"][0])
-    return sum(x.numel() for x in parameters.values()), found
+    measured["invisible"] = invisible(made(plan.model, largest), asked["draws"][0])
+    return sum(x.numel() for x in parameters.values()), measured
 
 
 def _count(length: int) -> int:
@@ -87,16 +87,16 @@ def spelt(
     letters: list[Generator], weights: list[int], start: Tensor, length: int
 ) -> dict[tuple[int, ...], Tensor]:
     """A_I h_0 for all words whose letters' weights add up to at most `length`."""
-    found: dict[tuple[int, ...], Tensor] = {(): start}
+    vectors: dict[tuple[int, ...], Tensor] = {(): start}
     last = {(): 0}
     while last:
         longer = {}
         for (word, weight), letter in product(last.items(), range(len(letters))):
             if weight + weights[letter] <= length:
                 longer[(*word, letter)] = weight + weights[letter]
-                found[(*word, letter)] = letters[letter].mv(found[word])
+                vectors[(*word, letter)] = letters[letter].mv(vectors[word])
         last = longer
-    return found
+    return vectors
 
 
 def rank(vectors: list[Tensor]) -> int:

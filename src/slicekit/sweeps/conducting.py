@@ -81,37 +81,37 @@ def conduct_sweep(
         _claim(sweep, folder)
         trials = Trials(sweep, search, folder, engine.at_once, watch or GridWatcher())
         standing = run_grid(trials.wanted, folder / RUNS, engine, trials, device, folder / WRITER)
-        found = trials.all(standing.outcomes)
-        if not any(trial.plans for trial in found):
-            raise ValueError(f"no trial of the sweep fits; the first {found[0].fault}")
-        return Found(tuple(found), standing, results.write(sweep, found, folder))
+        tried = trials.all(standing.outcomes)
+        if not any(trial.plans for trial in tried):
+            raise ValueError(f"no trial of the sweep fits; the first {tried[0].fault}")
+        return Found(tuple(tried), standing, results.write(sweep, tried, folder))
 
 
 def _claim(sweep: Sweep, folder: Path) -> None:
     """Make a folder that of a sweep, which may only grow."""
-    path, own = folder / KIND, json.loads(json.dumps(dict(sweep.table)))
+    path, table = folder / KIND, json.loads(json.dumps(dict(sweep.table)))
     if path.exists():
         had = _read(path)
-        for key in differing(own, had):
+        for key in differing(table, had):
             raise ValueError(
-                f"{folder} holds a sweep with {key} = {had.get(key)!r}, but {key} = {own[key]!r} "
+                f"{folder} holds a sweep with {key} = {had.get(key)!r}, but {key} = {table[key]!r} "
                 "is asked for; choose another folder with --out. Nothing was changed"
             )
-        if own == had:
+        if table == had:
             return
     elif any(x.name != WRITER for x in folder.iterdir()):
         raise ValueError(
             f"{folder} holds something, but no sweep; choose another folder with --out. Nothing "
             "was changed"
         )
-    files.write(path, (json.dumps(own, indent=1) + "\n").encode())
+    files.write(path, (json.dumps(table, indent=1) + "\n").encode())
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
-            raise TypeError(f"it holds a {type(found).__name__}")
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise TypeError(f"it holds a {type(data).__name__}")
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}. Nothing was changed") from error
-    return found
+    return data

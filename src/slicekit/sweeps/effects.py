@@ -35,10 +35,10 @@ def share(groups: Sequence[int], scores: Sequence[float]) -> float:
     mean = sum(scores) / count
     between = within = 0.0
     for kind in kinds:
-        own = [x for x, group in zip(scores, groups, strict=True) if group == kind]
-        middle = sum(own) / len(own)
-        between += len(own) * (middle - mean) ** 2
-        within += sum((x - middle) ** 2 for x in own)
+        alike = [x for x, group in zip(scores, groups, strict=True) if group == kind]
+        middle = sum(alike) / len(alike)
+        between += len(alike) * (middle - mean) ** 2
+        within += sum((x - middle) ** 2 for x in alike)
     if between + within == 0:
         return math.nan
     noise = within / (count - len(kinds))

@@ -41,17 +41,17 @@ def effects(sweep: Sweep, trials: Sequence[Trial]) -> list[Effect]:
     """What each setting did, the one that mattered most first."""
     judged = [(x, x.score) for x in trials if x.score is not None]
     scores = [score for _, score in judged]
-    found = []
+    shares = []
     for name, domain in sweep.space.items():
         values = [trial.draw[name] for trial, _ in judged]
         groups = grouped(domain, values)
         means = {}
         for group in sorted(set(groups)):
-            own = [n for n, x in enumerate(groups) if x == group]
-            told = _called([values[n] for n in own])
-            means[told] = sum(scores[n] for n in own) / len(own)
-        found.append(Effect(name, share(groups, scores), means))
-    return sorted(found, key=lambda x: -1 if math.isnan(x.share) else x.share, reverse=True)
+            members = [n for n, x in enumerate(groups) if x == group]
+            told = _called([values[n] for n in members])
+            means[told] = sum(scores[n] for n in members) / len(members)
+        shares.append(Effect(name, share(groups, scores), means))
+    return sorted(shares, key=lambda x: -1 if math.isnan(x.share) else x.share, reverse=True)
 
 
 def _called(values: Sequence[Any]) -> str:
@@ -103,19 +103,19 @@ def _mattered(sweep: Sweep, trials: Sequence[Trial]) -> Table:
 def _trials(sweep: Sweep, trials: Sequence[Trial]) -> Table:
     names, rows = sweep.names(), []
     for trial in ranked(list(trials)):
-        own = trial.outcomes
+        runs = trial.outcomes
         score = NOTHING
         if trial.score is not None:
-            score = mean_and_deviation([x.best_accuracy or 0.0 for x in own])
+            score = mean_and_deviation([x.best_accuracy or 0.0 for x in runs])
         rows.append(
             (
                 str(trial.number),
                 *(show(trial.draw[name]) for name in sweep.space),
                 score,
-                steps_made(own),
-                f"{trial.best_step:,.0f}" if own else NOTHING,
-                f"{own[0].parameters:,}" if own else NOTHING,
-                f"{sum(x.seconds for x in own):.0f}" if own else NOTHING,
+                steps_made(runs),
+                f"{trial.best_step:,.0f}" if runs else NOTHING,
+                f"{runs[0].parameters:,}" if runs else NOTHING,
+                f"{sum(x.seconds for x in runs):.0f}" if runs else NOTHING,
             )
         )
     columns = (
@@ -134,21 +134,21 @@ def _trials(sweep: Sweep, trials: Sequence[Trial]) -> Table:
 
 def plot(sweep: Sweep, trials: Sequence[Trial], path: Path) -> None:
     """The picture: how much each setting mattered, and the score against each, in that order."""
-    found, names = effects(sweep, trials), sweep.names()
-    columns = min(PANELS, 1 + len(found))
-    rows = -(-(1 + len(found)) // columns)
+    effects_found, names = effects(sweep, trials), sweep.names()
+    columns = min(PANELS, 1 + len(effects_found))
+    rows = -(-(1 + len(effects_found)) // columns)
     made, axes = figures.figure(
         columns, 4.2 * columns, 3.4 * rows, f"Sweep of {sweep.table['task']}", rows=rows
     )
     first, *others = axes
-    shares = [0.0 if math.isnan(x.share) else 100 * x.share for x in found]
-    first.bar(range(len(found)), shares, 0.6, **figures.bar(0))
-    figures.names_below(first, [names[x.name] for x in found])
+    shares = [0.0 if math.isnan(x.share) else 100 * x.share for x in effects_found]
+    first.bar(range(len(effects_found)), shares, 0.6, **figures.bar(0))
+    figures.names_below(first, [names[x.name] for x in effects_found])
     figures.label(first, title="what mattered")
     figures.percentages(first, "explains alone, %", low=0)
-    for axis, effect in zip(others, found, strict=False):
+    for axis, effect in zip(others, effects_found, strict=False):
         _panel(axis, sweep, trials, effect, names[effect.name])
-    for axis in others[len(found) :]:
+    for axis in others[len(effects_found) :]:
         axis.axis("off")
     figures.write(made, path)
 
@@ -195,7 +195,7 @@ def write(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> bool:
         x.name: {"explains": None if math.isnan(x.share) else x.share, "means": x.means}
         for x in effects(sweep, trials)
     }
-    found = {
+    data = {
         "sweep": dict(sweep.table),
         "slicekit": slicekit.__version__,
         "best": best.number,
@@ -212,7 +212,7 @@ def write(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> bool:
     if figures.available():
         plot(sweep, trials, folder / PICTURE)
     files.write(folder / BEST, _configuration(best).encode())
-    files.write(folder / RESULTS, (json.dumps(found, indent=2) + "\n").encode())
+    files.write(folder / RESULTS, (json.dumps(data, indent=2) + "\n").encode())
     return True
 
 

@@ -77,8 +77,8 @@ class Search:
 def _grid(space: Space) -> list[Draw]:
     points = [domain.points(name) for name, domain in space.items()]
     count = 1
-    for own in points:
-        count *= len(own)
+    for point in points:
+        count *= len(point)
     if count > MOST:
         raise ValueError(
             f"the grid has {count:,} points; expected at most {MOST:,}; use search = 'random'"
@@ -111,8 +111,8 @@ def _suggested(space: Space, known: Sequence[Scored], seed: int) -> Draw:
                 state=states.RUNNING if score is None else states.COMPLETE,
             )
         )
-    found: Mapping[str, Any] = study.ask(kinds).params
-    return {name: _decoded(space[name], found[name]) for name in space}
+    suggested: Mapping[str, Any] = study.ask(kinds).params
+    return {name: _decoded(space[name], suggested[name]) for name in space}
 
 
 def _distribution(optuna: Any, domain: Domain) -> Any:

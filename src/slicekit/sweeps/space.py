@@ -70,14 +70,14 @@ class Range:
         64
         """
         if self.log:
-            found = self.low * (self.high / self.low) ** share
+            value = self.low * (self.high / self.low) ** share
         else:
-            found = self.low + share * (self.high - self.low)
+            value = self.low + share * (self.high - self.low)
         if self.whole:
-            steps = round((found - self.low) / self.step)
+            steps = round((value - self.low) / self.step)
             return int(self.low) + self.step * min(steps, int(self.high - self.low) // self.step)
-        found = float(f"{found:.6g}")  # what is shown is what was tried
-        return min(max(found, float(self.low)), float(self.high))
+        value = float(f"{value:.6g}")  # what is shown is what was tried
+        return min(max(value, float(self.low)), float(self.high))
 
 
 Domain = Choices | Range

@@ -99,16 +99,16 @@ class Sweep:
     @cached_property
     def space(self) -> Space:
         """What is varied."""
-        found: dict[str, Domain] = {}
+        domains: dict[str, Domain] = {}
         for key, value in self.table["space"].items():
             if key in ("sizes", "training"):
                 if not isinstance(value, dict):
                     raise TypeError(f"space.{key} = {value!r}; expected a table [space.{key}]")
                 for inner, x in value.items():
-                    found[f"{key}.{inner}"] = read(f"{key}.{inner}", x, self._rule(key, inner))
+                    domains[f"{key}.{inner}"] = read(f"{key}.{inner}", x, self._rule(key, inner))
             else:
-                found[key] = read(key, value, self._rule(key, None))
-        return found
+                domains[key] = read(key, value, self._rule(key, None))
+        return domains
 
     def _rule(self, key: str, inner: str | None) -> Rule:
         if key == "training":
@@ -176,9 +176,9 @@ class Sweep:
             for seed in self.seeds
         ]
 
-    def _settings(self, own: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, recommended: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
         """A recipe's settings with those given, with validations often enough to tell trials."""
-        both = own.as_table() | dict(given)
+        both = recommended.as_table() | dict(given)
         for key in ("evaluate_every", "checkpoint_every"):
             if key not in given:
                 both[key] = min(both[key], max(1, both["steps"] // OFTEN))

@@ -96,14 +96,14 @@ class Trials(GridWatcher):
 
     def _trial(self, number: int, draw: Draw, outcomes: Mapping[str, Outcome]) -> Trial:
         plans, fault = self._plans(number, draw)
-        found = tuple(outcomes[plan.name] for plan in plans if plan.name in outcomes)
+        done = tuple(outcomes[plan.name] for plan in plans if plan.name in outcomes)
         failed = [self._failures[plan.name] for plan in plans if plan.name in self._failures]
-        ended = [x for x in found if x.reason == DIVERGED]
+        ended = [x for x in done if x.reason == DIVERGED]
         if failed:
             fault = failed[0]
         elif ended:
             fault = f"diverged after {ended[0].steps} steps, seed {ended[0].plan.settings.seed}"
-        return Trial(number, draw, plans, found, fault)
+        return Trial(number, draw, plans, done, fault)
 
     def _plans(self, number: int, draw: Draw) -> tuple[tuple[Plan, ...], str | None]:
         """The runs of a trial, or why there are none."""

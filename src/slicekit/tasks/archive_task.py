@@ -160,9 +160,9 @@ def make_archive_task(
         if chosen == RANDOM:
             groups = split_by_seed(len(pooled), 0 if seed is None else seed)
         else:
-            own = SEEDS[0] if seed is None else seed
+            number = SEEDS[0] if seed is None else seed
             path = _orders_file(orders, chosen)
-            groups = split_by_order(load_orders(path, archive.name, own), len(pooled))
+            groups = split_by_order(load_orders(path, archive.name, number), len(pooled))
         parts = [pooled.select(group) for group in groups]
     if WITH_TIME.get(archive.name, True) if time is None else time:
         parts = [with_time_channel(part) for part in parts]
@@ -183,8 +183,8 @@ def _orders_file(folder: Folder | None, splits: str) -> Path:
 def _orders(place: Path) -> Path | None:
     """The folder of the paper's permutations, in that of the data or beside it."""
     around = (place, *place.resolve().parents[:3])
-    found = [folder / ORDERS for folder in around if (folder / ORDERS).is_dir()]
-    return found[0] if found else None
+    folders = [folder / ORDERS for folder in around if (folder / ORDERS).is_dir()]
+    return folders[0] if folders else None
 
 
 def _part_by_class(series: Series, seed: int) -> tuple[Series, Series]:

@@ -29,8 +29,8 @@ def check_identity(table: Tensor) -> None:
     numbers = torch.arange(table.shape[0])
     neutral = ((table == numbers).all(1) & (numbers == table.T).all(1)).nonzero().flatten().tolist()
     if neutral != [0]:
-        found = f"it is element {neutral[0]}" if neutral else "there is none"
-        raise ValueError(f"table: expected element 0 to be the identity, but {found}")
+        there = f"it is element {neutral[0]}" if neutral else "there is none"
+        raise ValueError(f"table: expected element 0 to be the identity, but {there}")
 
 
 def check_inverses(table: Tensor) -> None:
@@ -51,13 +51,13 @@ def reached(table: Tensor, generators: Sequence[int]) -> Tensor:
     Returns:
         (order,) bool; the identity, the empty product, is always among them.
     """
-    found = torch.zeros(table.shape[0], dtype=torch.bool)
+    elements = torch.zeros(table.shape[0], dtype=torch.bool)
     newest = torch.tensor([0])
     while len(newest):
-        found[newest] = True
+        elements[newest] = True
         products = table[newest][:, list(generators)].unique()
-        newest = products[~found[products]]
-    return found
+        newest = products[~elements[products]]
+    return elements
 
 
 def find_generators(table: Tensor) -> tuple[int, ...]:
@@ -67,8 +67,8 @@ def find_generators(table: Tensor) -> tuple[int, ...]:
     (1,)
     """
     generators: tuple[int, ...] = ()
-    while not (found := reached(table, generators)).all():
-        generators = (*generators, int((~found).nonzero()[0]))
+    while not (elements := reached(table, generators)).all():
+        generators = (*generators, int((~elements).nonzero()[0]))
     return generators
 
 

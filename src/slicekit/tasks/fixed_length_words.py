@@ -64,9 +64,13 @@ class FixedLengthWords(WordProblem):
         """Keep the settings; the words are made when first needed."""
         check_whole("length", length)
         check_whole("sequences", sequences, least=2)
-        own = (length, length)
+        lengths = (length, length)
         super().__init__(
-            group, letters=letters, train_lengths=own, validation_lengths=own, test_lengths=own
+            group,
+            letters=letters,
+            train_lengths=lengths,
+            validation_lengths=lengths,
+            test_lengths=lengths,
         )
         self.name = f"{self.group.name}-fixed"
         self.length, self.pairs = length, pairs

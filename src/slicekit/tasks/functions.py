@@ -106,11 +106,11 @@ class _FunctionTask(Task):
         returned = self._function(batch, lengths, generator)
         assert self.vocabulary is not None
         try:
-            found = _as_batch(returned, batch)
-            _check_classes(found, self.vocabulary, self.outputs)
+            drawn = _as_batch(returned, batch)
+            _check_classes(drawn, self.vocabulary, self.outputs)
         except (TypeError, ValueError) as error:
             raise type(error)(f"what the function {self.name} returned: {error}") from error
-        return found
+        return drawn
 
     def oracle(self, tokens: Sequence[int]) -> list[int | None]:
         """What the given oracle says."""

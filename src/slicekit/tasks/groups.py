@@ -108,17 +108,17 @@ class Group:
         given = _check_permutations(generators)
         identity = tuple(range(len(given[0])))
         made: dict[Permutation, tuple[Permutation, int]] = {}
-        found, seen = [identity], {identity}
-        for earlier in found:
+        members, seen = [identity], {identity}
+        for earlier in members:
             for which, generator in enumerate(given):
                 product = compose(earlier, generator)
                 if product not in seen:
                     seen.add(product)
-                    found.append(product)
+                    members.append(product)
                     made[product] = (earlier, which)
-            if len(found) > LARGEST_ORDER:
+            if len(members) > LARGEST_ORDER:
                 raise ValueError(f"generators of {name} give more than {LARGEST_ORDER} elements")
-        elements = sorted(found)
+        elements = sorted(members)
         number = {element: index for index, element in enumerate(elements)}
         right = [torch.tensor([number[compose(p, g)] for p in elements]) for g in given]
         # Column b of the table is right multiplication by b = earlier·generator.

@@ -21,8 +21,8 @@ class Loss(ABC):
 
     def total(self, answers: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """The sum over the positions, each as often as its weight says: a scalar."""
-        found = self.each(answers, targets)
-        return found.sum() if weights is None else found @ weights
+        losses = self.each(answers, targets)
+        return losses.sum() if weights is None else losses @ weights
 
     def plain(self) -> "Loss":
         """The same without what only helps training; it is what validation sees."""

@@ -102,16 +102,16 @@ class SeriesTask(Task):
         check_whole("batch", batch)
         check_split(split)
         low, high = check_range_of_lengths("lengths", lengths)
-        own = self._sets[split]
-        fits = ((own.lengths >= low) & (own.lengths <= high)).nonzero().squeeze(1)
+        series = self._sets[split]
+        fits = ((series.lengths >= low) & (series.lengths <= high)).nonzero().squeeze(1)
         if len(fits) == 0:
-            shortest, longest = int(own.lengths.min()), int(own.lengths.max())
+            shortest, longest = int(series.lengths.min()), int(series.lengths.max())
             raise ValueError(
                 f"lengths={(low, high)}, but the {split} series of {self.name} have {shortest} to "
                 f"{longest} observations"
             )
         rows = fits[torch.randperm(len(fits), generator=generator)[:batch]]
-        return _batch(own.select(rows))
+        return _batch(series.select(rows))
 
     def whole(self, split: str) -> Batch:
         """Every case of a split, in order.
@@ -129,8 +129,8 @@ class SeriesTask(Task):
             ValueError: if the split is unknown.
         """
         check_split(split)
-        own = self._sets[split]
-        return (_batch(part) for part in _parts(own))
+        series = self._sets[split]
+        return (_batch(part) for part in _parts(series))
 
 
 def _check(split: str, series: "Series", train: "Series") -> None:
@@ -142,9 +142,9 @@ def _check(split: str, series: "Series", train: "Series") -> None:
             "slicekit.SliceRegressor"
         )
     for what in ("channels", "classes"):
-        own, wanted = getattr(series, what), getattr(train, what)
-        if own != wanted:
-            raise ValueError(f"{split} has {what}={own}, but train has {wanted}")
+        given, wanted = getattr(series, what), getattr(train, what)
+        if given != wanted:
+            raise ValueError(f"{split} has {what}={given}, but train has {wanted}")
 
 
 def _range(series: "Series") -> tuple[int, int]:

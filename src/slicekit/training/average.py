@@ -52,11 +52,11 @@ class Average:
     @contextmanager
     def in_model(self) -> Iterator[None]:
         """The average as the model's weights while the context lasts."""
-        own = {name: x.detach().clone() for name, x in self._parameters.items()}
+        trained = {name: x.detach().clone() for name, x in self._parameters.items()}
         try:
             self.copy_to_model()
             yield
         finally:
             with torch.no_grad():
                 for name, x in self._parameters.items():
-                    x.copy_(own[name])
+                    x.copy_(trained[name])

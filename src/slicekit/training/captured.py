@@ -14,13 +14,13 @@ def head_of(model: nn.Module) -> nn.Linear:
     Raises:
         ValueError: if there is none.
     """
-    found = [x for x in model.modules() if isinstance(x, nn.Linear)]
-    if not found:
+    linear_maps = [x for x in model.modules() if isinstance(x, nn.Linear)]
+    if not linear_maps:
         raise ValueError(
             f"consistency > 0, but {type(model).__name__} has no linear map whose inputs could be "
             "compared; set consistency=0"
         )
-    return found[-1]
+    return linear_maps[-1]
 
 
 def last_mixer_of(model: nn.Module) -> nn.Module:
@@ -29,8 +29,8 @@ def last_mixer_of(model: nn.Module) -> nn.Module:
     Raises:
         ValueError: if it has no blocks with mixers.
     """
-    found = [getattr(x, "mixer", None) for x in model.modules()]
-    mixers = [x for x in found if isinstance(x, nn.Module)]
+    held = [getattr(x, "mixer", None) for x in model.modules()]
+    mixers = [x for x in held if isinstance(x, nn.Module)]
     if not mixers:
         raise ValueError(
             f"consistent_states=True, but {type(model).__name__} has no block with a mixer whose "

@@ -109,8 +109,8 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, by their step."""
     if not folder.is_dir():
         return []
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
-    return [path for _, path in sorted(found)]
+    numbered = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
+    return [path for _, path in sorted(numbered)]
 
 
 def _named(path: Path) -> re.Match[str] | None:

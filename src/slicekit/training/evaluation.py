@@ -138,14 +138,14 @@ def _score(
     Whole(1)("lengths", length)
     generator = torch.Generator().manual_seed(derived_seed(seed, f"evaluate at {length}"))
     batch = task.sample(sequences, (length, length), generator, "test")
-    found = tally(model, batch, part, task.loss)
-    if found.positions == 0:
+    counted = tally(model, batch, part, task.loss)
+    if counted.positions == 0:
         raise ValueError(f"the task drew no supervised position at length {length}")
-    return _score_of(found, length, sequences)
+    return _score_of(counted, length, sequences)
 
 
-def _score_of(found: Tally, length: int, sequences: int) -> Score:
-    overall, last = found.right / found.positions, found.right_ends / found.ends
+def _score_of(tally: Tally, length: int, sequences: int) -> Score:
+    overall, last = tally.right / tally.positions, tally.right_ends / tally.ends
     return Score(length, sequences, overall, last)
 
 

@@ -82,8 +82,8 @@ class RunFolder:
 
     def holds_run(self) -> bool:
         """Whether a run was started here."""
-        own = (self.config, self.metrics, self.checkpoints, self.best, self.model)
-        return any(path.exists() for path in own)
+        parts = (self.config, self.metrics, self.checkpoints, self.best, self.model)
+        return any(path.exists() for path in parts)
 
     def writing(self) -> AbstractContextManager[None]:
         """Be the only one who writes here, as long as the context lasts or the process lives.
@@ -110,8 +110,8 @@ class RunFolder:
 
     def _check_files(self) -> None:
         """Raise ValueError where a device or a pipe, which may have no end, stands for a file."""
-        own = (self.config, self.metrics, self.best, self.model)
-        for path in (*own, *list_checkpoints(self.checkpoints)):
+        files = (self.config, self.metrics, self.best, self.model)
+        for path in (*files, *list_checkpoints(self.checkpoints)):
             if path.exists() and not path.is_file():
                 raise ValueError(f"{path} is no file; expected one that a run wrote")
 
@@ -196,22 +196,22 @@ class RunFolder:
         if checkpoint is None:
             self._check_without_results()
         self.checkpoints.mkdir(exist_ok=True)
-        own = (self.config, self.metrics, self.best, self.model)
-        files.remove_leftovers(self.path, [path.name for path in own])
+        parts = (self.config, self.metrics, self.best, self.model)
+        files.remove_leftovers(self.path, [path.name for path in parts])
         files.remove_leftovers(self.checkpoints)
         self._repair_metrics(-1 if checkpoint is None else checkpoint.step)
         return checkpoint
 
     def _check_without_results(self) -> None:
         """Raise ValueError if there is a result that a run from the first step would replace."""
-        found = [path.name for path in (self.model, self.best) if path.exists()]
+        results = [path.name for path in (self.model, self.best) if path.exists()]
         records = read_records(self.metrics) if self.metrics.exists() else []
         if records:
             last = max(record["step"] for record in records)
-            found.append(f"{self.metrics.name} up to step {last}")
-        if found:
+            results.append(f"{self.metrics.name} up to step {last}")
+        if results:
             raise ValueError(
-                f"{self.path} holds {' and '.join(found)}, but no checkpoint to go on from in "
+                f"{self.path} holds {' and '.join(results)}, but no checkpoint to go on from in "
                 f"{self.checkpoints.name}/. Nothing was changed; to train anew, choose another "
                 "folder"
             )
@@ -255,8 +255,8 @@ class RunFolder:
             with files.naming(path):
                 save(model, path)
         except TypeError:
-            own = model.state_dict()
-            tensors = {name: x.detach().cpu().contiguous().clone() for name, x in own.items()}
+            weights = model.state_dict()
+            tensors = {name: x.detach().cpu().contiguous().clone() for name, x in weights.items()}
             files.write(path, to_bytes(tensors))
 
     def _repair_metrics(self, step: int) -> None:

@@ -142,21 +142,21 @@ class _Terms(nn.Module):
         if joint.is_series:
             count *= self._processes.sequence  # each part's process has the answers to the whole
         size = count * _mean_weight(joint)
-        own = self._processes.own(joint)
-        labels = Labels.of(own, self._device)
-        chosen = labels.select(self._logits(own))
+        batch = self._processes.own(joint)
+        labels = Labels.of(batch, self._device)
+        chosen = labels.select(self._logits(batch))
         right = self._loss.right(chosen, labels.targets).sum()
         loss = self._loss.total(chosen, labels.targets, labels.weights) / size
         return loss, right.to(loss.dtype) / count, labels
 
-    def _logits(self, own: Batch) -> Tensor:
+    def _logits(self, batch: Batch) -> Tensor:
         """The model's answer, (batch, positions, outputs), without the cost of much padding."""
         together = self.captured is not None or self.layers is not None
         together = together or self._processes.sequence > 1
-        if together or not own.is_series or not _mostly_padding(own):
-            return self._call(own)
-        groups = alike(own.lengths)
-        answers = torch.cat([self._call(own.part(rows).cut()) for rows in groups])
+        if together or not batch.is_series or not _mostly_padding(batch):
+            return self._call(batch)
+        groups = alike(batch.lengths)
+        answers = torch.cat([self._call(batch.part(rows).cut()) for rows in groups])
         return answers[torch.cat(groups).argsort().to(answers.device)]
 
     def _call(self, batch: Batch) -> Tensor:

@@ -93,13 +93,13 @@ class _Spread(torch.autograd.Function):
         means = sums / counts.clamp_min(1).unsqueeze(1)
         between = means - sums.sum(0) / counts.sum().clamp_min(1)
         deviations = means.index_select(0, targets).sub_(features).flatten()
-        own = torch.dot(deviations, deviations)
-        within = own.clone()
+        deviation = torch.dot(deviations, deviations)
+        within = deviation.clone()
         processes.add_up(within)
         whole = within + (between.square().sum(1) * counts).sum()
         whole = whole.clamp_min(torch.finfo(whole.dtype).tiny)
         ctx.save_for_backward(features, targets, means, between, within / whole, whole)
-        return own / whole
+        return deviation / whole
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -17,10 +17,10 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     Raises:
         ValueError: if there is none.
     """
-    found = {name: x for name, x in model.named_parameters() if x.requires_grad}
-    if not found:
+    trained = {name: x for name, x in model.named_parameters() if x.requires_grad}
+    if not trained:
         raise ValueError("model has no parameter that requires a gradient: nothing to train")
-    return found
+    return trained
 
 
 def make_optimiser(model: nn.Module, settings: Settings) -> AdamW:

@@ -91,9 +91,9 @@ def plot_lengths(
     made, (axis,) = figures.figure(1, 7, 4.4)
     if trained is not None:
         axis.axvspan(*trained, color="grey", alpha=0.2, label="trained on")
-    for number, (name, own) in enumerate(scores.items()):
-        look, lengths = figures.line(number), [score.length for score in own]
-        overall, last = [score.overall for score in own], [score.last for score in own]
+    for number, (name, of_run) in enumerate(scores.items()):
+        look, lengths = figures.line(number), [score.length for score in of_run]
+        overall, last = [score.overall for score in of_run], [score.last for score in of_run]
         axis.plot(lengths, overall, **look, marker="o", label=f"{name}, all positions")
         faint = look | {"linewidth": 0.8, "alpha": 0.8}
         axis.plot(lengths, last, **faint, marker="x", label=f"{name}, last position")

@@ -118,16 +118,16 @@ class CapturedLayers:
         inputs, self._inputs = self._inputs, {}
         if not inputs:
             raise RuntimeError("the model called none of its layers, so there are no steps")
-        found = []
+        penalties = []
         for layer, (x, state, lengths) in inputs.items():
             scan = self._processes.scan_for(layer)
             before = () if scan is None else (state,)
             if isometry:
-                found.append(isometry * layer.isometry_defect(x, *before))
+                penalties.append(isometry * layer.isometry_defect(x, *before))
             if growth:
                 carried = () if scan is None else (state, scan)
-                found.append(growth * layer.growth(x, lengths, *carried))
-        return torch.stack(found).sum()
+                penalties.append(growth * layer.growth(x, lengths, *carried))
+        return torch.stack(penalties).sum()
 
     def _keep(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         x, state, lengths = (*given, None, None)[:3]

@@ -76,17 +76,17 @@ class Parallel:
         Raises:
             ValueError: if they are others.
         """
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for pair in text.split(","):
             name, equals, number = (word.strip() for word in pair.partition("="))
-            known = name in ("data", "sequence") and name not in found
+            known = name in ("data", "sequence") and name not in numbers
             if not (known and equals and number.isdecimal()):
                 raise ValueError(
                     f"parallel={text!r}; expected data=N, sequence=N or both, as in "
                     "data=2,sequence=2"
                 )
-            found[name] = int(number)
-        return cls(**found)
+            numbers[name] = int(number)
+        return cls(**numbers)
 
 
 class Processes:
@@ -204,8 +204,8 @@ class TogetherProcesses(Processes):
         start, stop = place(width, self.rank % self.sequence, self.sequence, self._model)
         lengths = (share.lengths - start).clamp(0, stop - start)
         if joint.is_series:
-            own = share.inputs[:, start:stop]
-            return Batch(own, share.targets, share.supervised, lengths, share.weights)
+            inputs = share.inputs[:, start:stop]
+            return Batch(inputs, share.targets, share.supervised, lengths, share.weights)
         columns = [x[:, start:stop] for x in (share.inputs, share.targets, share.supervised)]
         return Batch(columns[0], columns[1], columns[2], lengths, share.weights)
 
@@ -244,8 +244,8 @@ class TogetherProcesses(Processes):
 
     def share(self, joint: Batch) -> float:
         """Its share of the sequences, and of their positions."""
-        own = self.own(joint).inputs.shape[1] / joint.inputs.shape[1]
-        return own / self.shares
+        portion = self.own(joint).inputs.shape[1] / joint.inputs.shape[1]
+        return portion / self.shares
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensors of all processes."""

@@ -60,12 +60,12 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         FileNotFoundError: if there is no such folder.
         ValueError: if it holds no run, or a file of it is damaged; the message names the file.
     """
-    own = RunFolder(folder)
-    if not own.path.is_dir():
-        raise FileNotFoundError(f"no folder {own.path}")
-    config = own.read_config()
-    records = read_records(own.metrics) if own.metrics.exists() else []
-    return Run(own.path, config, tuple(records), own.model.exists())
+    files = RunFolder(folder)
+    if not files.path.is_dir():
+        raise FileNotFoundError(f"no folder {files.path}")
+    config = files.read_config()
+    records = read_records(files.metrics) if files.metrics.exists() else []
+    return Run(files.path, config, tuple(records), files.model.exists())
 
 
 def list_runs(root: str | os.PathLike[str]) -> list[Run]:
@@ -78,10 +78,10 @@ def list_runs(root: str | os.PathLike[str]) -> list[Run]:
     """
     if not Path(root).is_dir():
         raise FileNotFoundError(f"no folder {root}")
-    found = []
+    runs = []
     for config in sorted(Path(root).rglob("config.toml")):
         try:
-            found.append(read_run(config.parent))
+            runs.append(read_run(config.parent))
         except ValueError as error:
-            found.append(Run(config.parent, {}, (), False, str(error)))
-    return found
+            runs.append(Run(config.parent, {}, (), False, str(error)))
+    return runs

@@ -37,8 +37,8 @@ def dumps(table: Mapping[str, Any]) -> str:
 
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     """The table's own values come first: after the header of an inner table they would be its."""
-    own = {key: x for key, x in table.items() if not isinstance(x, Mapping)}
-    lines = [f"{_key(key, path)} = {_value(x, (*path, key))}" for key, x in own.items()]
+    plain = {key: x for key, x in table.items() if not isinstance(x, Mapping)}
+    lines = [f"{_key(key, path)} = {_value(x, (*path, key))}" for key, x in plain.items()]
     for key, inner in table.items():
         if isinstance(inner, Mapping):
             name = _key(key, path)

@@ -171,15 +171,15 @@ class Trainer:
     def validate(self) -> Report:
         """Measure the model on the validation set, the same one each time."""
         settings, progress, began = self.settings, self.progress, time.perf_counter()
-        found, tokens = Tally(), 0
+        total, tokens = Tally(), 0
         with self.averaged():
             for batch in self._validation_batches():
                 tokens += int(batch.lengths.sum())
-                for own in self._shown(batch):
+                for shown in self._shown(batch):
                     whole = self.processes.sequence > 1
-                    part = max(PART, own.inputs.shape[1]) if whole else PART
-                    found += tally(self.model, own, part, self.task.loss)
-        counts = torch.tensor(found.as_tuple(), dtype=torch.float64)
+                    part = max(PART, shown.inputs.shape[1]) if whole else PART
+                    total += tally(self.model, shown, part, self.task.loss)
+        counts = torch.tensor(total.as_tuple(), dtype=torch.float64)
         self.processes.add_up(counts)
         positions, right, loss, *_, weight = counts.tolist()
         if positions == 0:
@@ -240,7 +240,7 @@ class Trainer:
             "random": {"data": self._data.get_state()}
             | {f"dropout-{rank}": state for rank, state in enumerate(dropout)},
         }
-        tensors = {f"{part}/{k}": x for part, own in parts.items() for k, x in own.items()}
+        tensors = {f"{part}/{k}": x for part, held in parts.items() for k, x in held.items()}
         numbers = {
             "progress": asdict(self.progress),
             "curriculum": self._curriculum.state(),
@@ -292,11 +292,11 @@ class Trainer:
 def _load(model: nn.Module, stored: Checkpoint) -> None:
     """Give a model the tensors of a checkpoint, if they are those of such a model."""
     tensors = stored.part("model")
-    for name, own in model.state_dict().items():
-        if name in tensors and tensors[name].dtype != own.dtype:
+    for name, present in model.state_dict().items():
+        if name in tensors and tensors[name].dtype != present.dtype:
             raise ValueError(
                 f"the checkpoint of step {stored.step} has {name} in {tensors[name].dtype}, but "
-                f"the model in {own.dtype}"
+                f"the model in {present.dtype}"
             )
     try:
         model.load_state_dict(tensors)

@@ -131,8 +131,8 @@ class CovariancePool(Pool):
     def _covariance(self, memory: Memory) -> Tensor:
         count = memory["count"].double()[:, None]
         mean = memory["sums"] / count
-        found = memory["squares"] / count.unsqueeze(-1) - mean.unsqueeze(2) * mean.unsqueeze(1)
-        return (found + found.mT) / 2
+        covariance = memory["squares"] / count.unsqueeze(-1) - mean.unsqueeze(2) * mean.unsqueeze(1)
+        return (covariance + covariance.mT) / 2
 
     def features(self, memory: Memory) -> Features:
         """The upper triangle of the logarithm; its norm is that of the matrix."""

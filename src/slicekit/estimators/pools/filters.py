@@ -150,7 +150,7 @@ class FilterPool(Pool):
         above = pools[:, :, :STRETCHED, 1]
         middle = torch.where(above > 0, stretches[..., 3] / above.clamp_min(1), 0.5 * count_3)
         places = torch.stack([stretches[..., 1], stretches[..., 2], middle], -1) / count
-        found = {
+        features = {
             "shares": pools[..., :4] / count,
             "maxima": pools[..., 4],
             "deviations": deviation,
@@ -158,7 +158,7 @@ class FilterPool(Pool):
             "stretches": places,
         }
         kind = MOVING if self.moves else ""
-        return {kind + name: y.flatten(1).float() for name, y in found.items()}
+        return {kind + name: y.flatten(1).float() for name, y in features.items()}
 
     def _nothing(self, cases: int) -> Memory:
         groups, filters = self.weights.shape[:2]

@@ -178,8 +178,8 @@ class SequenceModel(eqx.Module):
     def regularisation(self) -> Array:
         """Sum of the penalties of all mixers that have one."""
         mixers = [getattr(block, "mixer", block) for block in self.blocks]
-        found = [x.regularisation() for x in mixers if hasattr(x, "regularisation")]
-        return jnp.stack(found).sum() if found else jnp.zeros(())
+        penalties = [x.regularisation() for x in mixers if hasattr(x, "regularisation")]
+        return jnp.stack(penalties).sum() if penalties else jnp.zeros(())
 
     def _run(
         self,
@@ -201,18 +201,18 @@ class SequenceModel(eqx.Module):
         for at, block in enumerate(blocks):
             places = block.places(h, before[at], lengths) if _windowed(block) else None
             dropping = {} if keys[at] is None else {"key": keys[at]}
-            h, own = block(h, before[at], lengths, True, **dropping)
+            h, layer_state = block(h, before[at], lengths, True, **dropping)
             lengths = lengths if places is None else jnp.minimum(places.counts, h.shape[1])
             if settled:
                 continue
-            after.append(own)
+            after.append(layer_state)
             if return_state and places is not None and len(before) > at + 1:
                 after += self._settle(blocks[at + 1 :], h, before[at + 1 :], places.closed)
                 settled = True
         if self.pool is not None:
-            h, own = self.pool(h, before[-1], lengths)
+            h, layer_state = self.pool(h, before[-1], lengths)
             if not settled:
-                after.append(own)
+                after.append(layer_state)
         return h, after, lengths
 
     def _settle(self, blocks: list[Any], h: Array, before: list[Any], closed: Array) -> list[Any]:
@@ -224,7 +224,7 @@ class SequenceModel(eqx.Module):
             )
         most = int(closed.max())
         if most == 0:
-            return [State({}) if own is None else own for own in before]
+            return [State({}) if layer_state is None else layer_state for layer_state in before]
         return self._run(blocks, h[:, :most], before, closed, True, None)[1]
 
     def _check(self, x: Array, axes: tuple[str, ...]) -> None:
@@ -257,12 +257,15 @@ class SequenceModel(eqx.Module):
             return [None] * parts
         if len(state) != parts:
             raise ValueError(f"state has {len(state)} parts; expected {parts} for this model")
-        return [None if isinstance(own, State) and not own.arrays else own for own in state]
+        return [
+            None if isinstance(layer_state, State) and not layer_state.arrays else layer_state
+            for layer_state in state
+        ]
 
     def _head(self, h: Array) -> Any:
         h = h if self.norm is None else self.norm(h)
-        found = [head(h) for head in self.heads]
-        return found if isinstance(self.outputs, tuple) else found[0]
+        answers = [head(h) for head in self.heads]
+        return answers if isinstance(self.outputs, tuple) else answers[0]
 
 
 def _windowed(block: Any) -> bool:

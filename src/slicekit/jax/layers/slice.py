@@ -230,11 +230,11 @@ class SLiCE(eqx.Module):
             path = jnp.zeros((batch, length - skip, 1))
         else:
             path = _dense(self._increments(_full(x), state, skip))
-        found = ends(path, self.flow.window, filled, steps)
-        elements = found.last + skip
+        places = ends(path, self.flow.window, filled, steps)
+        elements = places.last + skip
         if skip:
             elements = jnp.pad(elements, ((0, 0), (1, 0)))
-        return Places(found.counts + skip, found.closed + skip, elements)
+        return Places(places.counts + skip, places.closed + skip, elements)
 
     def trajectory(
         self,
@@ -383,9 +383,11 @@ class SLiCE(eqx.Module):
             check_floating("x", x)
         if x.shape[1] < 1:
             raise ValueError("x has length 0; an empty sequence has no steps")
-        own = next(a.dtype for a in self.A.values() if jnp.issubdtype(a.dtype, jnp.floating))
-        if x.dtype != own and not is_half(x.dtype) and not is_half(own):
-            raise TypeError(f"x has dtype {x.dtype}, but the layer has {own}; expected one dtype")
+        held_in = next(a.dtype for a in self.A.values() if jnp.issubdtype(a.dtype, jnp.floating))
+        if x.dtype != held_in and not is_half(x.dtype) and not is_half(held_in):
+            raise TypeError(
+                f"x has dtype {x.dtype}, but the layer has {held_in}; expected one dtype"
+            )
         if state is None:
             return
         if not isinstance(state, State):

@@ -123,7 +123,7 @@ def _pull_jvp(
     kernel: Kernel, perturbed: Flags, sizes: tuple[int, int], primals: Any, tangents: Any
 ) -> Any:
     """Second derivatives: those of the twin's gradient."""
-    found = _pull(kernel, perturbed, sizes, *primals)
+    gradients = _pull(kernel, perturbed, sizes, *primals)
     arrays, outputs, _, given = _split(primals, perturbed, sizes)
     moved, _, _, turned = _split(tangents, perturbed, sizes)
 
@@ -138,7 +138,7 @@ def _pull_jvp(
         return jax.vjp(value, _chosen(whole, perturbed))[1](given)[0]
 
     point, direction = _chosen(arrays, floating), _chosen(moved, floating)
-    return found, jax.jvp(gradient, (point, given), (direction, turned))[1]
+    return gradients, jax.jvp(gradient, (point, given), (direction, turned))[1]
 
 
 def _transpose(cotangents: Any, *args: Any, **how: Any) -> Any:
@@ -148,8 +148,8 @@ def _transpose(cotangents: Any, *args: Any, **how: Any) -> Any:
         jnp.zeros_like(x) if type(c) is ad.Zero else c
         for c, x in zip(cotangents, outputs, strict=True)
     )
-    found = _pull(how["kernel"], perturbed, sizes, *arrays, *outputs, *saved, *given)
-    return [None] * (len(args) - len(tangents)) + list(found)
+    gradients = _pull(how["kernel"], perturbed, sizes, *arrays, *outputs, *saved, *given)
+    return [None] * (len(args) - len(tangents)) + list(gradients)
 
 
 def _jvp_of_push(primals: Any, tangents: Any, **how: Any) -> Any:
@@ -206,10 +206,10 @@ def _batch(args: Any, axes: Any, **how: Any) -> Any:
     # The outputs' shapes say what comes out; tangents that are shared would have to be summed.
     outputs, placed = in_front(outputs, own_axes[1]), in_front(tangents, own_axes[3])
     kernel = _Mapped(how["kernel"], own_axes[0], (0,) * len(outputs), own_axes[2])
-    found = push_p.bind(
+    outputs_and_saved = push_p.bind(
         *arrays, *outputs, *saved, *placed, kernel=kernel, perturbed=perturbed, sizes=sizes
     )
-    return found, [0] * len(found)
+    return outputs_and_saved, [0] * len(outputs_and_saved)
 
 
 push_p.def_impl(lambda *args, **how: list(_push(*args, **how)))

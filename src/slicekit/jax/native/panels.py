@@ -102,11 +102,11 @@ class Panels(Kernel):
         if keep:
             results.append(jax.ShapeDtypeStruct((numbers,), state.dtype))
         plan[FIELDS.index("keep")] = keep
-        found = call(
+        made = call(
             "panels_forward", results, *self._flat(arrays), plan=plan, batching="expand_dims"
         )
         outputs = 1 + bool(self.rescale)
-        return tuple(found[:outputs]), tuple(found[outputs:])
+        return tuple(made[:outputs]), tuple(made[outputs:])
 
     def backward(
         self, arrays: Arrays, outputs: Arrays, saved: Arrays, given: Arrays, perturbed: Flags
@@ -119,7 +119,7 @@ class Panels(Kernel):
         plan[FIELDS.index("keep")], plan[FIELDS.index("wanted")] = len(saved), wanted
         floating = [*range(count), *([count] if wanted else ()), *range(count + 1, len(arrays))]
         floating = [i for i in floating if not (self.tokens and i == count + 1)]
-        found = call(
+        gradients = call(
             "panels_backward",
             [jax.ShapeDtypeStruct(flat[i].shape, flat[i].dtype) for i in floating],
             *flat,
@@ -129,7 +129,7 @@ class Panels(Kernel):
             plan=plan,
             batching="expand_dims",
         )
-        named = dict(zip(floating, found, strict=True))
+        named = dict(zip(floating, gradients, strict=True))
         return tuple(named[i].reshape(x.shape) for i, x in enumerate(arrays) if perturbed[i])
 
     def _flat(self, arrays: Arrays) -> Arrays:

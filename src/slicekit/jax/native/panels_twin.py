@@ -48,14 +48,14 @@ def _transition(panels: Panels, parameters: Arrays, increments: Array) -> Transi
     return parts[0] if len(parts) == 1 else SumTransition(tuple(parts))
 
 
-def _generator(part: Part, own: list[Array], increments: Array) -> Generator:
+def _generator(part: Part, theta: list[Array], increments: Array) -> Generator:
     channels = increments.shape[-1]
     if part.kind == BLOCKS:
         shape = (channels, part.dim // part.size, part.size, part.size)
-        return BlockGenerator(weighted_sum(increments, own[0].reshape(shape)))
+        return BlockGenerator(weighted_sum(increments, theta[0].reshape(shape)))
     if part.kind == SKEW:
-        angles = own[0].reshape(channels, part.dim // part.size, -1)
+        angles = theta[0].reshape(channels, part.dim // part.size, -1)
         return Orthogonal(part.dim, part.size).combine({"angles": angles}, increments)
     if part.kind == HADAMARD:
-        return WalshHadamard(part.dim, bounded=False).combine({"values": own[0]}, increments)
-    return LowRankGenerator(*(weighted_sum(increments, x) for x in own))
+        return WalshHadamard(part.dim, bounded=False).combine({"values": theta[0]}, increments)
+    return LowRankGenerator(*(weighted_sum(increments, x) for x in theta))

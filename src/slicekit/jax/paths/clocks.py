@@ -78,20 +78,20 @@ class Clock(NamedTuple):
             elapsed = jnp.zeros(batch, float)
         check_shape("elapsed", elapsed, (batch,))
         still = lax.stop_gradient(valid & (increments != 0).any(-1))
-        found = _counted(lax.stop_gradient(steps), lax.stop_gradient(elapsed), still, time)
+        counted = _counted(lax.stop_gradient(steps), lax.stop_gradient(elapsed), still, time)
 
         # The same positions in the path's own precision, for their derivatives.
         run = jnp.pad(jnp.cumsum(steps, 1), ((0, 0), (1, 0))) + elapsed.astype(steps.dtype)[:, None]
-        moved = jnp.where(found["free"], run - lax.stop_gradient(run), 0) / time
+        moved = jnp.where(counted["free"], run - lax.stop_gradient(run), 0) / time
         before, after = moved[:, :-1], moved[:, 1:]
-        rest = found["elapsed"] + (moved[:, -1] * time).astype(found["elapsed"].dtype)
+        rest = counted["elapsed"] + (moved[:, -1] * time).astype(counted["elapsed"].dtype)
         return Clock(
-            found["first"],
-            found["last"],
-            found["ahead"] - before,
-            found["behind"] + after,
-            found["span"] + after - before,
-            found["counts"],
+            counted["first"],
+            counted["last"],
+            counted["ahead"] - before,
+            counted["behind"] + after,
+            counted["span"] + after - before,
+            counted["counts"],
             rest,
             lengths,
         )

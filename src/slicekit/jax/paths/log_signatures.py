@@ -47,10 +47,10 @@ def log_signatures(
     check_whole("window", window)
     if not stream and native.suits(increments, basis):
         return native.log_signatures(increments, basis, window)
-    found = of_runs(in_windows(increments, window), basis, stream=stream)
+    coefficients = of_runs(in_windows(increments, window), basis, stream=stream)
     if not stream:
-        return found
-    return found.reshape(found.shape[0], -1, basis.size)[:, : increments.shape[1]]
+        return coefficients
+    return coefficients.reshape(coefficients.shape[0], -1, basis.size)[:, : increments.shape[1]]
 
 
 def check_increments(increments: Array, basis: LieBasis) -> None:

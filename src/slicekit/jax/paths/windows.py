@@ -104,8 +104,8 @@ class Duration(descriptions.Duration):
         """
         clock = self._clock(increments, elapsed, lengths)
         edges = jnp.arange(1, self.room(clock.counts) + 1)
-        found = jax.vmap(lambda last: jnp.searchsorted(last, edges, side="right"))(clock.last)
-        return jnp.minimum(found.astype(int), clock.lengths[:, None]) - 1
+        places = jax.vmap(lambda last: jnp.searchsorted(last, edges, side="right"))(clock.last)
+        return jnp.minimum(places.astype(int), clock.lengths[:, None]) - 1
 
     def room(self, counts: Array) -> int:
         """How many windows an array must hold for paths that enter these (batch,), at least one.
@@ -203,7 +203,7 @@ def split_at(
 
     window = jnp.where(inside, of_source(clock.first) + nth, windows)
     numbers = jnp.arange(windows + 1)
-    edges = jax.vmap(lambda own: jnp.searchsorted(own, numbers))(window).astype(int)
+    edges = jax.vmap(lambda numbered: jnp.searchsorted(numbered, numbers))(window).astype(int)
     if not concrete(clock.counts):
         pieces = eqx.error_if(
             pieces,

@@ -55,16 +55,16 @@ class Chunked(Scan):
         whole = source.length // size * size
         carry: Any = first_carry(recurrence)
         chunk = jax.checkpoint(self._chunk(recurrence))
-        found = []
+        solutions = []
         if whole:
             shape = (whole // size, size)
             parts = jax.tree.map(lambda x: x[:whole].reshape(*shape, *x.shape[1:]), xs)
             carry, made = lax.scan(chunk, carry, parts)
-            found.append(jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made))
+            solutions.append(jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made))
         if whole < source.length:
             carry, made = chunk(carry, jax.tree.map(lambda x: x[whole:], xs))
-            found.append(made)
-        return solution(recurrence, carry, jax.tree.map(lambda *x: jnp.concatenate(x), *found))
+            solutions.append(made)
+        return solution(recurrence, carry, jax.tree.map(lambda *x: jnp.concatenate(x), *solutions))
 
     def _chunk(self, recurrence: Recurrence) -> Any:
         source, projective = recurrence.source, recurrence.projective

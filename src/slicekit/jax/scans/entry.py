@@ -288,14 +288,14 @@ def _run(
         )
     driven = _inputs(inputs, source, state, lengths)
     recurrence = Recurrence(source, state.columns, driven, readout, projective)
-    found = choose(scan, recurrence).run(recurrence)
-    outputs = jnp.swapaxes(found.outputs, 0, 1)
+    solution = choose(scan, recurrence).run(recurrence)
+    outputs = jnp.swapaxes(solution.outputs, 0, 1)
     if not projective:
-        return state.plain(outputs).astype(dtype), state.plain(found.last)
-    assert found.log_norm is not None and state.log_norm is not None
-    log_norm = jnp.swapaxes(found.log_norm, 0, 1) + state.log_norm[:, None]
+        return state.plain(outputs).astype(dtype), state.plain(solution.last)
+    assert solution.log_norm is not None and state.log_norm is not None
+    log_norm = jnp.swapaxes(solution.log_norm, 0, 1) + state.log_norm[:, None]
     states = Projective(state.plain(outputs).astype(dtype), state.plain(log_norm))
-    return states, Projective(state.plain(found.last), state.plain(log_norm[:, -1]))
+    return states, Projective(state.plain(solution.last), state.plain(log_norm[:, -1]))
 
 
 def choose(scan: Scan | None, recurrence: Recurrence) -> Scan:

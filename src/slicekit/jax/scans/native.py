@@ -83,11 +83,11 @@ class Native(Scan):
         arrays = [x for leaf in leaves for x in leaf.arrays(source.parameters)]
         arrays += [source.table, source.index.T] if tokens else [_batch_first(source.increments)]
         arrays += [recurrence.state] + ([] if inputs is None else [_batch_first(inputs)])
-        found = run(kernel, *arrays)
-        states = jnp.swapaxes(found[0], 0, 1)
+        results = run(kernel, *arrays)
+        states = jnp.swapaxes(results[0], 0, 1)
         if not rescale:
             return Solution(states, states[-1])
-        moved = jnp.swapaxes(jnp.cumsum(exponents(found[1]), 1, dtype=jnp.int32), 0, 1)
+        moved = jnp.swapaxes(jnp.cumsum(exponents(results[1]), 1, dtype=jnp.int32), 0, 1)
         each = jnp.repeat(moved, WINDOW, axis=0, total_repeat_length=moved.shape[0] * WINDOW)
         direction, log_norm = directions(states, each[: source.length])
         return Solution(direction, direction[-1], log_norm)
@@ -122,21 +122,21 @@ class _Leaf:
     bounded: bool = False
 
     def arrays(self, parameters: Parameters) -> list[Array]:
-        found = [parameters[name] for name in self.names]
-        return [jnp.tanh(x) for x in found] if self.bounded else found
+        arrays = [parameters[name] for name in self.names]
+        return [jnp.tanh(x) for x in arrays] if self.bounded else arrays
 
 
 def _leaves(structure: Structure, flow: Flow) -> list[_Leaf] | str:
     """The parts that are no sums themselves, or why there is no kernel for one."""
     if type(flow) not in (Euler, Exponential, Natural):
         return f"there is no kernel for the flow {type(flow).__name__}"
-    found: list[_Leaf] = []
+    leaves: list[_Leaf] = []
     for prefix, leaf in _flat(structure, ""):
         made = _leaf(leaf, not flow.is_euler(leaf), prefix)
         if isinstance(made, str):
             return made
-        found.append(made)
-    return found
+        leaves.append(made)
+    return leaves
 
 
 SUMS = (BlockDiagonal, Dense, DiagonalDense, DirectSum)
@@ -147,7 +147,7 @@ def _flat(structure: Any, prefix: str) -> list[tuple[str, Any]]:
     if type(structure) not in SUMS or not isinstance(structure, Composite):
         return [(prefix, structure)]
     pairs = zip(structure.prefixes, structure.parts, strict=True)
-    return [leaf for own, part in pairs for leaf in _flat(part, prefix + own)]
+    return [leaf for inner, part in pairs for leaf in _flat(part, prefix + inner)]
 
 
 def _leaf(leaf: Any, exponential: bool, prefix: str) -> _Leaf | str:

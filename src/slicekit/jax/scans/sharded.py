@@ -50,9 +50,9 @@ class Sharded(Scan):
 
         varying = jax.lax.pcast(recurrence.state, self.axis, to="varying")
         last, starts = lax.scan(onward, varying, gathered)
-        own = jnp.take(starts, lax.axis_index(self.axis), axis=0)
+        start = jnp.take(starts, lax.axis_index(self.axis), axis=0)
         inner = choose(self.inner, recurrence)
-        return inner.run(recurrence._replace(state=own))._replace(last=last)
+        return inner.run(recurrence._replace(state=start))._replace(last=last)
 
     def _gather(self, composed: Any) -> Any:
         """The arrays of all shards, with the shards as a first axis, by one message."""

@@ -207,8 +207,8 @@ class Drawn(Started, Structure):
         starts = self.starts(channels, increment)
         keys = jax.random.split(key, len(starts))
         return {
-            name: start.std * jax.random.normal(own, start.shape)
-            for own, (name, start) in zip(keys, starts.items(), strict=True)
+            name: start.std * jax.random.normal(tensor_key, start.shape)
+            for tensor_key, (name, start) in zip(keys, starts.items(), strict=True)
         }
 
     def shapes(self, channels: int) -> dict[str, tuple[int, ...]]:

@@ -70,9 +70,9 @@ class _Sum(Matrices):
         at, shared_at, parts = 0, self.stepwise_count(), []
         for part in self.parts:
             step, total = part.stepwise_count(), len(part.arrays())
-            own = (*arrays[at : at + step], *arrays[shared_at : shared_at + total - step])
+            part_arrays = (*arrays[at : at + step], *arrays[shared_at : shared_at + total - step])
             at, shared_at = at + step, shared_at + total - step
-            parts.append(part.with_arrays(own))
+            parts.append(part.with_arrays(part_arrays))
         return type(self)(tuple(parts))
 
 
@@ -140,7 +140,9 @@ class Composite(descriptions.Composite, Drawn):
         """The parts' parameters, with the names part0_..., part1_... where there are several."""
         keys = jax.random.split(key, len(self.parts))
         pairs = zip(self.parts, keys, strict=True)
-        return self.gathered(part.init(channels, own, increment=increment) for part, own in pairs)
+        return self.gathered(
+            part.init(channels, part_key, increment=increment) for part, part_key in pairs
+        )
 
     def shapes(self, channels: int) -> dict[str, tuple[int, ...]]:
         """Those of all parts."""
@@ -149,13 +151,13 @@ class Composite(descriptions.Composite, Drawn):
     def combine(self, parameters: Parameters, increments: Array) -> Generator:
         """The parts' generators side by side."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        generators = [part.combine(own, increments) for part, own in owned]
+        generators = [part.combine(theta, increments) for part, theta in owned]
         return generators[0] if len(generators) == 1 else SumGenerator(tuple(generators))
 
     def euler(self, parameters: Parameters, increments: Array) -> Transition:
         """I + A(Δω) in every part."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        transitions = [part.euler(own, increments) for part, own in owned]
+        transitions = [part.euler(theta, increments) for part, theta in owned]
         return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
 
     def beside(self, parts: list[Structure]) -> "DirectSum":
@@ -165,7 +167,7 @@ class Composite(descriptions.Composite, Drawn):
     def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
         """Part by part."""
         owned = zip(self.parts, self.own(parameters), strict=True)
-        return self.gathered(part.lift_parameters(own, basis) for part, own in owned)
+        return self.gathered(part.lift_parameters(theta, basis) for part, theta in owned)
 
 
 @dataclass(frozen=True, init=False)

@@ -194,10 +194,10 @@ class VectorDecays(Decays):
             torch.addcmul(in_pair.mT @ later, in_earlier, second, out=in_earlier)
         query, in_query = self.reads[:, -1], in_reads[:, :, -1]
         in_gates = torch.addcmul(in_gates.view(chunks, size, dim), in_query, query)
-        own = _diagonal(in_scores).unsqueeze(-1)
+        of_diagonal = _diagonal(in_scores).unsqueeze(-1)
         in_query *= self.gates
-        in_query += (own * _by_step(self.writes)).sum(2)
-        in_writes.addcmul_(own, query.unsqueeze(2))
+        in_query += (of_diagonal * _by_step(self.writes)).sum(2)
+        in_writes.addcmul_(of_diagonal, query.unsqueeze(2))
         return in_gates, in_reads.transpose(1, 2), in_writes.transpose(1, 2)
 
 

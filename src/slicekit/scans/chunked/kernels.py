@@ -77,9 +77,9 @@ def _(
     sizes = [part.dim for part in transition.parts]
     states, outs = state.split(sizes, -2), out.split(sizes, -2)
     parted = inputs.split(sizes, -2) if inputs is not None else [None] * len(sizes)
-    for part, own, u, o in zip(transition.parts, states, parted, outs, strict=True):
+    for part, part_states, u, o in zip(transition.parts, states, parted, outs, strict=True):
         result = torch.empty_like(o, memory_format=torch.contiguous_format)
-        run(part, own.contiguous(), None if u is None else u.contiguous(), result, reverse)
+        run(part, part_states.contiguous(), None if u is None else u.contiguous(), result, reverse)
         o.copy_(result)
 
 

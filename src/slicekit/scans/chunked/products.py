@@ -83,15 +83,15 @@ class ProductPasses(Passes):
         starts, kept = saved[3], saved[4:]
         carry = torch.zeros_like(self.state) if in_last is None else in_last
         stepwise = (*self.source.tensors, *self.inputs, self.readout)
-        found = [x.new_empty(x.shape) for x in stepwise]
+        pulled = [x.new_empty(x.shape) for x in stepwise]
         for window in reversed(self._windows()):
             inverses = [x[window.chunks].flatten(0, 1) for x in kept]
             chunks, moved = self._chunks(window, True, *inverses), window.take(in_outputs)
             *gradients, carry = chunks.pullback(starts[window.chunks], moved, carry)
-            for total, x in zip(found, gradients, strict=True):
+            for total, x in zip(pulled, gradients, strict=True):
                 window.put(total, x)
         count = len(self.source.tensors)
-        return [*found[:count], carry.clone(), *found[count:]]
+        return [*pulled[:count], carry.clone(), *pulled[count:]]
 
     def _windows(self) -> list["_Window"]:
         """Chunks that are worked on together, as many as stay in the cache."""
@@ -137,11 +137,11 @@ class _Window:
 
     def take(self, x: Tensor, fill: float = 0.0) -> Tensor:
         """The window's steps of (batch, length, ...), as (chunks * batch, size, ...)."""
-        own = x[:, self.start : self.stop]
-        missing = self.count * self.size - own.shape[1]
+        elements = x[:, self.start : self.stop]
+        missing = self.count * self.size - elements.shape[1]
         if missing:
-            own = pad(own, (0, 0) * (x.ndim - 2) + (0, missing), value=fill)
-        return own.unflatten(1, (self.count, self.size)).transpose(0, 1).flatten(0, 1)
+            elements = pad(elements, (0, 0) * (x.ndim - 2) + (0, missing), value=fill)
+        return elements.unflatten(1, (self.count, self.size)).transpose(0, 1).flatten(0, 1)
 
     def put(self, whole: Tensor, x: Tensor) -> None:
         """Write (chunks * batch, size, ...) into (batch, length, ...), which `take` undoes."""

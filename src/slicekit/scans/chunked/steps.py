@@ -90,22 +90,24 @@ class StepPasses(Passes):
             chunk, pullback = source.window_with_pullback(start, stop, given)
             moved = in_outputs[:, start:stop].transpose(0, 1)
             if self.readout is None:
-                before, own = self._from_states(saved[0], start, stop, moved)
+                before, in_states = self._from_states(saved[0], start, stop, moved)
             else:
-                before, own, in_query = self._from_readout(chunk, saved[3][number], start, moved)
+                before, in_states, in_query = self._from_readout(
+                    chunk, saved[3][number], start, moved
+                )
                 in_readout[0][:, start:stop] = in_query.transpose(0, 1)
             for step in range(start, stop):
                 if _divides(step, self.rescale):
                     before[step - start] /= factors[:, step // self.rescale]
-            cotangents, carry = _adjoint(chunk, start, carry, own, factors, self.rescale)
-            found = input_pullback(self.inputs, start, stop, cotangents)
-            for total, x in zip(in_inputs, found, strict=True):
+            cotangents, carry = _adjoint(chunk, start, carry, in_states, factors, self.rescale)
+            gradients = input_pullback(self.inputs, start, stop, cotangents)
+            for total, x in zip(in_inputs, gradients, strict=True):
                 total[:, start:stop] = x
             if trained:
                 pullback(chunk.pullback(before, cotangents))
         made = source.gradients() if trained else [x.new_empty(0) for x in source.tensors]
-        found = (*made, carry, *in_inputs, *in_readout)
-        return [x.contiguous() for x in found]
+        gradients = (*made, carry, *in_inputs, *in_readout)
+        return [x.contiguous() for x in gradients]
 
     def _from_states(
         self, states: Tensor, start: int, stop: int, moved: Tensor
@@ -136,9 +138,9 @@ class StepPasses(Passes):
         run(chunk, first, input_window(self.inputs, start, stop), states)
         before = torch.cat([first.unsqueeze(0), states[:-1]])
         query = self.readout[:, start:stop].transpose(0, 1)
-        own = _after_zero(query.conj().unsqueeze(-1) * moved.unsqueeze(-2))
+        in_states = _after_zero(query.conj().unsqueeze(-1) * moved.unsqueeze(-2))
         in_query = (states.conj() @ moved.unsqueeze(-1)).squeeze(-1)
-        return before, own, in_query
+        return before, in_states, in_query
 
 
 def _windows(length: int, size: int) -> list[tuple[int, int]]:
@@ -166,26 +168,26 @@ def _parts(chunk: Transition, first: int, rescale: int) -> Iterator[tuple[slice,
 
 
 def _adjoint(
-    chunk: Transition, first: int, carry: Tensor, own: Tensor, factors: Tensor, rescale: int
+    chunk: Transition, first: int, carry: Tensor, in_states: Tensor, factors: Tensor, rescale: int
 ) -> tuple[Tensor, Tensor]:
     """Cotangents of the states after each step of a chunk, and of the state before it.
 
     Args:
         first: the chunk's first step.
         carry: gradient of the last state from later steps.
-        own: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
+        in_states: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
         factors: (batch, windows, dim, columns), by which states were divided.
     """
-    cotangents = torch.empty_like(own)
+    cotangents = torch.empty_like(in_states)
     for part, transition in reversed(list(_parts(chunk, first, rescale))):
         # Row t of `rows` is the state before step t: its own gradient, and what step t passes back.
         rows = cotangents[part.start : part.stop + 1]
-        torch.add(own[part.stop], carry, out=rows[-1])
+        torch.add(in_states[part.stop], carry, out=rows[-1])
         star = transition.adjoint()
         assert isinstance(star, Transition)
-        earlier = own[part]
+        earlier = in_states[part]
         if part.start:
-            earlier = torch.cat([torch.zeros_like(own[:1]), earlier[1:]])
+            earlier = torch.cat([torch.zeros_like(in_states[:1]), earlier[1:]])
         run(star, rows[-1], earlier, rows[:-1], reverse=True)
         carry = rows[0]
         if _divides(first + part.start, rescale):

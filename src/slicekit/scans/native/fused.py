@@ -153,50 +153,50 @@ class _Pass:
 
 def _forward(*args: Any) -> list[Tensor]:
     """All states, the last one if asked for; that at the beginning, the transitions if kept."""
-    own = _Pass(*args)
-    state = own.initial()
-    panels = own.panels(state)
-    numbers = own.kept(panels)
+    this = _Pass(*args)
+    state = this.initial()
+    panels = this.panels(state)
+    numbers = this.kept(panels)
     kept = [state.new_empty(numbers)] if numbers else []
     states = panels.forward(kept[0] if kept else None)[0].squeeze(-1)
-    begun = state if own.affine else state.new_empty(0)
-    ends = [states.select(1, -1).clone()] if own.ends else []
+    begun = state if this.affine else state.new_empty(0)
+    ends = [states.select(1, -1).clone()] if this.ends else []
     return [states, *ends, begun, *kept]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
-    own = _Pass(*args)
-    batch, length = own.x.shape[:2]
-    state = own.x.new_empty(batch, own.run.dim)
-    kept = own.kept(own.panels(state))
-    shapes = [(batch, length, own.run.dim), *([state.shape] if own.ends else [])]
-    shapes += [state.shape if own.affine else (0,), *([(kept,)] if kept else [])]
-    return [own.x.new_empty(shape) for shape in shapes]
+    this = _Pass(*args)
+    batch, length = this.x.shape[:2]
+    state = this.x.new_empty(batch, this.run.dim)
+    kept = this.kept(this.panels(state))
+    shapes = [(batch, length, this.run.dim), *([state.shape] if this.ends else [])]
+    shapes += [state.shape if this.affine else (0,), *([(kept,)] if kept else [])]
+    return [this.x.new_empty(shape) for shape in shapes]
 
 
 def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
-    own = _Pass(*args[:-3])
-    state, *kept = rest[own.ends :]
-    in_last = in_ends[0] if own.ends else None
-    state = plain(state) if own.affine else own.start[0]
+    this = _Pass(*args[:-3])
+    state, *kept = rest[this.ends :]
+    in_last = in_ends[0] if this.ends else None
+    state = plain(state) if this.affine else this.start[0]
     in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
-    in_parameters, in_x, in_state, _ = own.panels(state).backward(
+    in_parameters, in_x, in_state, _ = this.panels(state).backward(
         plain(states).unsqueeze(-1),
         states.new_empty(0),
         plain(kept[0]) if kept else None,
         in_states.unsqueeze(-1),
         None if in_last is None else plain(in_last).unsqueeze(-1),
         needed[0],
-        any(needed[own.first :]),
+        any(needed[this.first :]),
     )
     in_state = in_state.squeeze(-1)
-    in_parameters = own.run.pull(own.parameters, in_parameters)
-    if not own.affine:
+    in_parameters = this.run.pull(this.parameters, in_parameters)
+    if not this.affine:
         return [in_x, in_state, *in_parameters]
     if needed[0]:
-        in_x.select(1, 0).addmm_(in_state, own.start[0])
-    in_weight = in_state.t() @ own.x.select(1, 0) if needed[1] else None
+        in_x.select(1, 0).addmm_(in_state, this.start[0])
+    in_weight = in_state.t() @ this.x.select(1, 0) if needed[1] else None
     return [in_x, in_weight, in_state.sum(0) if needed[2] else None, *in_parameters]
 
 

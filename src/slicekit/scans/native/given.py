@@ -30,7 +30,7 @@ class GivenPasses(Passes):
     @cached_property
     def parts(self) -> list["GivenPasses"]:
         """Those of a direct sum, each on its own rows of the state; none for a single one."""
-        found, first, transitions = [], 0, leaves(self.transition)
+        parts, first, transitions = [], 0, leaves(self.transition)
         if len(transitions) == 1:
             return []
         for transition in transitions:
@@ -38,9 +38,9 @@ class GivenPasses(Passes):
             state = self.state.narrow(1, *rows)
             inputs = tuple(x.narrow(2, *rows) for x in self.inputs[:1]) + self.inputs[1:]
             source = FromTransitions(transition)
-            found.append(GivenPasses(source, state, inputs, self.readout, 0, self.rescale))
+            parts.append(GivenPasses(source, state, inputs, self.readout, 0, self.rescale))
             first += transition.dim
-        return found
+        return parts
 
     def forward(self, keep: bool) -> list[Tensor]:
         """Run all steps; nothing is kept."""
@@ -68,11 +68,11 @@ class GivenPasses(Passes):
         if self.parts:
             return self._joined(saved, in_outputs, in_last, needed)
         operands = self._operands
-        found = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
+        gradients = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
         given = {"in_outputs": plain(in_outputs), "in_last": plain(in_last)}
         kept = dict(zip(RESULTS, map(plain, saved[:4]), strict=True))
-        KERNEL.call("backward", self._task(), operands | kept | given | found)
-        return list(found.values())
+        KERNEL.call("backward", self._task(), operands | kept | given | gradients)
+        return list(gradients.values())
 
     def _joined(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -85,11 +85,11 @@ class GivenPasses(Passes):
         divided = factors.split(sizes, 2) if self.rescale else [factors] * len(sizes)
         rows = (outputs.split(sizes, 2), last.split(sizes, 1), divided)
         moved = (in_outputs.split(sizes, 2), in_last.split(sizes, 1))
-        for part, *own, in_states, in_end in zip(self.parts, *rows, *moved, strict=True):
-            found = part.backward([*own, *starts], in_states, in_end, needed)
+        for part, *saved_rows, in_states, in_end in zip(self.parts, *rows, *moved, strict=True):
+            gradients = part.backward([*saved_rows, *starts], in_states, in_end, needed)
             count = len(part.source.tensors)
-            tensors += found[:count]
-            rest.append(found[count:])
+            tensors += gradients[:count]
+            rest.append(gradients[count:])
         state = torch.cat([r[0] for r in rest], 1)
         left = [torch.cat([r[1] for r in rest], 2)] if self.inputs else []
         right = [torch.stack([r[2] for r in rest]).sum(0)] if len(self.inputs) > 1 else []

@@ -191,11 +191,11 @@ class MadePasses(Passes):
             self._rows(in_outputs, 2),
             self._rows(in_last, 1),
         )
-        for run, *own in zip(self.runs, *rows, strict=True):
-            found, moved, first, driven = self._run_back(
-                run, kept[0] if kept else None, wanted, trained, *own
+        for run, *rows_of_run in zip(self.runs, *rows, strict=True):
+            in_run, moved, first, driven = self._run_back(
+                run, kept[0] if kept else None, wanted, trained, *rows_of_run
             )
-            in_parameters |= found
+            in_parameters |= in_run
             in_path = [sum(in_path, moved)] if wanted else [moved.new_empty(0)]
             in_state.append(first)
             in_dense.append(driven)
@@ -204,10 +204,10 @@ class MadePasses(Passes):
         state_gradient = in_state[0] if len(in_state) == 1 else torch.cat(in_state, 1)
         return [*tensors, *in_path, *tail, state_gradient, *self._input_gradients(in_dense)]
 
-    def _input_gradients(self, found: list[Any]) -> list[Tensor]:
+    def _input_gradients(self, gradients: list[Any]) -> list[Tensor]:
         if not self.inputs:
             return []
-        dense = found[0] if len(found) == 1 else torch.cat(found, 2)
+        dense = gradients[0] if len(gradients) == 1 else torch.cat(gradients, 2)
         pulled = input_pullback(self.inputs, 0, self.length, dense.transpose(0, 1))
         return [x.contiguous() for x in pulled]
 
@@ -228,11 +228,11 @@ class MadePasses(Passes):
         if run.kernel == PANELS:
             bound, transitions = (None, kept) if self.index is None else (kept, None)
             panels = self._panels(run, state, inputs, bound)
-            found, moved, first, driven = panels.backward(
+            in_parameters, moved, first, driven = panels.backward(
                 states, factors, transitions, in_states, in_last, wanted, trained
             )
-            found = run.pull(panels.parameters, found)
-            return dict(zip(run.names, found, strict=True)), moved, first, driven
+            in_parameters = run.pull(panels.parameters, in_parameters)
+            return dict(zip(run.names, in_parameters, strict=True)), moved, first, driven
         in_last = torch.zeros_like(state) if in_last is None else in_last
         if self.rescale:
             factors = factors[:, :, 0]

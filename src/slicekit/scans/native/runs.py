@@ -76,7 +76,7 @@ class Run:
         pairs = list(zip(self.names, parameters, strict=True))
         sizes = [x.numel() if name in self.bounded else 0 for name, x in pairs]
         pieces = zip(pairs, kept.split(sizes), strict=True)
-        return [own.view_as(x) if name in self.bounded else x for (name, x), own in pieces]
+        return [numbers.view_as(x) if name in self.bounded else x for (name, x), numbers in pieces]
 
     def panels(
         self,
@@ -118,9 +118,9 @@ def _runs(parts: tuple[Part, ...]) -> tuple[Run, ...] | str:
     for part in parts:
         if obstacle := _obstacle(part):
             return obstacle
-    for own, group in groupby(parts, key=lambda part: part.kind in OWN_KERNEL):
+    for alone, group in groupby(parts, key=lambda part: part.kind in OWN_KERNEL):
         together = list(group)
-        runs += [_run([part]) for part in together] if own else [_run(together)]
+        runs += [_run([part]) for part in together] if alone else [_run(together)]
     if any(len(run.parts) > MOST_PARTS for run in runs):
         return f"a direct sum of more than {MOST_PARTS} parts"
     return tuple(runs)
@@ -138,10 +138,10 @@ def _obstacle(part: Part) -> str:
 
 def _run(parts: list[Part]) -> Run:
     kind = parts[0].kind
-    own = kind in OWN_KERNEL
-    panels = () if own else tuple(PanelPart(p.kind, p.dim, p.size, p.exponential) for p in parts)
+    alone = kind in OWN_KERNEL
+    panels = () if alone else tuple(PanelPart(p.kind, p.dim, p.size, p.exponential) for p in parts)
     return Run(
-        kind if own else PANELS,
+        kind if alone else PANELS,
         sum(part.dim for part in parts),
         panels,
         tuple(name for part in parts for name in part.names),

@@ -84,12 +84,12 @@ def pull(
     diagonal = gradient.diagonal(dim1=-2, dim2=-1)
     moved = flat @ _products(held).t() + diagonal @ held["diagonal"].t()
     in_products = (table.t() @ flat).unflatten(-1, (run.dim, run.dim))
-    found = {
+    gradients = {
         "diagonal": table.t() @ diagonal,
         "left": in_products @ held["right"],
         "right": in_products.mT @ held["left"],
     }
-    return found, moved
+    return gradients, moved
 
 
 def _products(held: dict[str, Tensor]) -> Tensor:

@@ -109,10 +109,10 @@ def _read_head(path: Path, lines: Iterator[tuple[int, str]]) -> tuple[_Head, int
 
 def _attribute(path: Path, number: int, line: str) -> str:
     """The kind of an attribute, as written."""
-    found = ATTRIBUTE.fullmatch(line)
-    if found is None or not found[2]:
+    match = ATTRIBUTE.fullmatch(line)
+    if match is None or not match[2]:
         raise ArchiveError(path, number, quoted(line), "@attribute, a name and a type")
-    return found[2].strip()
+    return match[2].strip()
 
 
 def _numeric(path: Path, number: int, kind: str, expected: str = "numeric") -> str:
@@ -152,23 +152,23 @@ def _names(path: Path, number: int, kind: str) -> tuple[str, ...]:
 
 def _entries(text: str) -> list[str] | None:
     """The names between commas, some in quotes, with white space around them; None if malformed."""
-    found, place = [], 0
+    entries, place = [], 0
     while True:
         entry = ENTRY.match(text, _past_space(text, place))
         if entry is None:
             return None
-        found.append(entry[0].strip())
+        entries.append(entry[0].strip())
         place = _past_space(text, entry.end())
         if place == len(text):
-            return found
+            return entries
         if text[place] != ",":
             return None
         place += 1
 
 
 def _past_space(text: str, place: int) -> int:
-    found = SPACE.match(text, place)
-    return place if found is None else found.end()
+    match = SPACE.match(text, place)
+    return place if match is None else match.end()
 
 
 def _unquoted(text: str) -> str:
@@ -181,10 +181,10 @@ def _case(line: str, head: _Head) -> tuple[np.ndarray, str]:
     if line.startswith("{"):
         raise Malformed("a sparse case in curly brackets", "all values of the case")
     if head.relational:
-        found = RELATIONAL.fullmatch(line)
-        if found is None:
+        match = RELATIONAL.fullmatch(line)
+        if match is None:
             raise Malformed(quoted(line), "a series between quotes, a comma and its class")
-        rows, answer = found[2].removesuffix(r"\n").split(r"\n"), found[3]
+        rows, answer = match[2].removesuffix(r"\n").split(r"\n"), match[3]
     else:
         row, comma, answer = line.rpartition(",")
         if not comma:

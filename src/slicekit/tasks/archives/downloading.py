@@ -143,9 +143,9 @@ def _obtain(
     return note
 
 
-def _check(url: str, found: str, expected: str | None) -> None:
-    if expected is not None and found != expected.lower():
-        raise DownloadError(f"{url}: what came has the SHA-256 {found}; expected {expected}")
+def _check(url: str, digest: str, expected: str | None) -> None:
+    if expected is not None and digest != expected.lower():
+        raise DownloadError(f"{url}: what came has the SHA-256 {digest}; expected {expected}")
 
 
 def _check_text(url: str, file: Path) -> None:

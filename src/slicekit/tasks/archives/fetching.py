@@ -199,14 +199,14 @@ def _receive(url: str, part: _Part, watch: _Forward, timeout: float, largest: in
 
 def _continued(answer: HTTPResponse, known: dict[str, object], start: int) -> int | None:
     """The whole length, if the answer goes on with the same file where the part ends."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-    if found is None or int(found[1]) != start:
+    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != start:
         return None
-    same = known.get("total") in (None, int(found[2]))
+    same = known.get("total") in (None, int(match[2]))
     fresh = _validator(answer)
     if known.get("validator") and fresh and fresh != known["validator"]:
         same = False
-    return int(found[2]) if same else None
+    return int(match[2]) if same else None
 
 
 def _length(answer: HTTPResponse) -> int | None:

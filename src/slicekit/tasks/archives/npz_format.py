@@ -152,7 +152,7 @@ def _get(path: Path, arrays: Arrays, name: str) -> np.ndarray:
 
 
 def _classes(path: Path, arrays: Arrays, answers: tuple[str, ...]) -> tuple[str, ...]:
-    found = [_get(path, arrays, name) for name in answers]
+    labels = [_get(path, arrays, name) for name in answers]
     if "classes" in arrays:
         names = arrays["classes"]
         if (
@@ -164,9 +164,9 @@ def _classes(path: Path, arrays: Arrays, answers: tuple[str, ...]) -> tuple[str,
                 path, "array classes", f"{names.dtype} of shape {names.shape}", "different names"
             )
         return tuple(_name(x) for x in names.tolist())
-    if all(x.dtype.kind == "f" for x in found):
+    if all(x.dtype.kind == "f" for x in labels):
         return ()
-    return tuple(sorted({_name(x) for array in found for x in array.ravel().tolist()}))
+    return tuple(sorted({_name(x) for array in labels for x in array.ravel().tolist()}))
 
 
 def _name(value: object) -> str:

@@ -58,13 +58,13 @@ def parse_rows(rows: Sequence[str], row_name: str = "channel") -> np.ndarray:
     try:
         if not all(text and not text.isspace() for text in texts):
             raise ValueError("loadtxt passes over empty rows")
-        found = np.loadtxt(texts, delimiter=",", comments=None, dtype=np.float64, ndmin=2)
+        numbers = np.loadtxt(texts, delimiter=",", comments=None, dtype=np.float64, ndmin=2)
     except ValueError:
         raise _fault(rows, row_name) from None
-    extremes = np.fmax(np.fmax.reduce(found, axis=None), -np.fmin.reduce(found, axis=None))
+    extremes = np.fmax(np.fmax.reduce(numbers, axis=None), -np.fmin.reduce(numbers, axis=None))
     if extremes > LARGEST:
-        raise _too_large(found, row_name)
-    return found
+        raise _too_large(numbers, row_name)
+    return numbers
 
 
 def parse_number(text: str) -> float:
@@ -76,10 +76,10 @@ def parse_number(text: str) -> float:
     >>> parse_number(" 2.5 ")
     2.5
     """
-    found = float(parse_rows([text])[0, 0]) if "," not in text else math.nan
-    if math.isnan(found):
+    number = float(parse_rows([text])[0, 0]) if "," not in text else math.nan
+    if math.isnan(number):
         raise Malformed(quoted(text), "a number")
-    return found
+    return number
 
 
 def _without_question_marks(row: str) -> str:
@@ -119,9 +119,11 @@ def _is_number(entry: str) -> bool:
     return True
 
 
-def _too_large(found: np.ndarray, row_name: str) -> Malformed:
-    row, position = np.argwhere(np.abs(found) > LARGEST)[0]
-    where = f"at position {position + 1}" + (f" of {row_name} {row + 1}" if len(found) > 1 else "")
+def _too_large(numbers: np.ndarray, row_name: str) -> Malformed:
+    row, position = np.argwhere(np.abs(numbers) > LARGEST)[0]
+    where = f"at position {position + 1}" + (
+        f" of {row_name} {row + 1}" if len(numbers) > 1 else ""
+    )
     return Malformed(
-        f"{found[row, position]} {where}", f"a number of at most {LARGEST:.3g} in size"
+        f"{numbers[row, position]} {where}", f"a number of at most {LARGEST:.3g} in size"
     )

@@ -49,12 +49,12 @@ def sources(name: str, mirror: str | None = None) -> list[Source]:
     mirror = mirror or os.environ.get("SLICEKIT_MIRROR")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (name not in KNOWN and not mirror):
         raise unknown("set", name, KNOWN, ", or give a mirror that has it")
-    found = []
+    places = []
     if mirror:
         address = mirror if "{name}" in mirror else f"{mirror.rstrip('/')}/{{name}}.zip"
-        found.append(Source((address.replace("{name}", name),)))
+        places.append(Source((address.replace("{name}", name),)))
     if name in KNOWN:
         record = KNOWN[name].record
         files = (RECORD.format(record=record, name=name, split=split) for split in SPLITS)
-        found += [Source((ARCHIVE.format(name=name),)), Source(tuple(files))]
-    return found
+        places += [Source((ARCHIVE.format(name=name),)), Source(tuple(files))]
+    return places

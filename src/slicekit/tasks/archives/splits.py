@@ -34,15 +34,15 @@ def split_by_order(order: Sequence[int] | Tensor, cases: int | None = None) -> S
     >>> split_by_order([3, 1, 0, 2, 4, 5, 6])
     (tensor([3, 1, 0, 2]), tensor([4]), tensor([5, 6]))
     """
-    found = torch.as_tensor(order, dtype=torch.int64)
-    count = len(found) if cases is None else cases
-    if found.shape != (count,) or not torch.equal(found.sort().values, torch.arange(count)):
+    places = torch.as_tensor(order, dtype=torch.int64)
+    count = len(places) if cases is None else cases
+    if places.shape != (count,) or not torch.equal(places.sort().values, torch.arange(count)):
         raise ValueError(
-            f"order has shape {tuple(found.shape)}; expected a permutation of 0..{count - 1}"
+            f"order has shape {tuple(places.shape)}; expected a permutation of 0..{count - 1}"
         )
     # In integers, since 0.7 * 10 is 7 only by luck.
     first, second = 7 * count // 10, 85 * count // 100
-    return found[:first], found[first:second], found[second:]
+    return places[:first], places[first:second], places[second:]
 
 
 def split_by_seed(cases: int, seed: int) -> Split:
@@ -83,10 +83,10 @@ def load_orders(path: str | PathLike[str], name: str, seed: int) -> list[int]:
         raise unknown(f"problem of {path}", name, names)
     if str(seed) not in seeds[name]:
         raise unknown(f"seed of {name} in {path}", str(seed), seeds[name])
-    found = orders[name][str(seed)]
-    if not isinstance(found, list) or not all(type(x) is int for x in found):
+    order = orders[name][str(seed)]
+    if not isinstance(order, list) or not all(type(x) is int for x in order):
         raise ValueError(f"{path}: {name}, seed {seed} is no list of integers")
-    return found
+    return order
 
 
 def stratified(

@@ -216,15 +216,15 @@ def _pairs(text: str) -> np.ndarray:
             raise Malformed(f"{quoted(f'({pair})')} at position {position}", "a pair (time,value)")
         if re.search(r"\d[-/:]\d", time):
             raise Malformed(f"the date {quoted(time)}", "timestamps that are numbers")
-    found = parse_rows(pairs, "pair")
-    if np.isnan(found[:, 0]).any():
+    rows = parse_rows(pairs, "pair")
+    if np.isnan(rows[:, 0]).any():
         raise Malformed("a missing timestamp", "a number")
-    later = np.diff(found[:, 0]) > 0
+    later = np.diff(rows[:, 0]) > 0
     if not later.all():
         place = int(np.argmin(later))
-        one, other = found[place : place + 2, 0]
+        one, other = rows[place : place + 2, 0]
         raise Malformed(f"timestamp {other:g} after {one:g}", "timestamps that increase")
-    return found
+    return rows
 
 
 def _merged(channels: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -41,9 +41,9 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number that is not finite becomes None."""
-        found = _finite(asdict(self))
-        found["horizon"]["text"] = self.horizon.text
-        return found
+        data = _finite(asdict(self))
+        data["horizon"]["text"] = self.horizon.text
+        return data
 
 
 def _finite(value: Any) -> Any:
@@ -125,10 +125,10 @@ def diagnose(
 def _doubling(task: Task) -> list[int]:
     """From a quarter of what was trained on, as far as it is tested, and 128 times as far."""
     trained = task.train_lengths[1]
-    found = [max(task.shortest, trained // 4)]
-    while found[-1] < max(task.test_lengths[1], 128 * trained):
-        found.append(2 * found[-1])
-    return found
+    lengths = [max(task.shortest, trained // 4)]
+    while lengths[-1] < max(task.test_lengths[1], 128 * trained):
+        lengths.append(2 * lengths[-1])
+    return lengths
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ def _diagnose(
     for length in lengths:
         batch = draw(length, draw.enough(length, longest), "diagnosis")
         readings.append(Observation(model, head, batch, part).reading(length, reference))
-    found = spectra(model, mixers(model), glimpse)
-    grown = [replace(own, growth=_growth(readings, own)) for own in found]
+    of_layers = spectra(model, mixers(model), glimpse)
+    grown = [replace(spectrum, growth=_growth(readings, spectrum)) for spectrum in of_layers]
     return Diagnosis(task.name, tuple(readings), tuple(grown), horizon(readings))
 
 

@@ -82,8 +82,8 @@ class Means:
         """Squared distances of vectors to the means of their classes, and their sequences."""
         inside = vectors.targets < len(self.counts)
         inside[inside.clone()] = self.known[vectors.targets[inside]]
-        own = self.values[vectors.targets[inside]]
-        return (vectors.values[inside] - own).square().sum(1), vectors.sequences[inside]
+        means = self.values[vectors.targets[inside]]
+        return (vectors.values[inside] - means).square().sum(1), vectors.sequences[inside]
 
 
 def classes(vectors: Vectors, reference: Means) -> Classes | None:
@@ -117,8 +117,8 @@ def classes(vectors: Vectors, reference: Means) -> Classes | None:
 
 def _mean_and_error(figures: Tensor, sequences: Tensor) -> tuple[float, float]:
     """Mean, and its standard error if those of one sequence say the same."""
-    _, own, counts = sequences.unique(return_inverse=True, return_counts=True)
-    sums = figures.new_zeros(len(counts)).index_add_(0, own, figures)
+    _, rows, counts = sequences.unique(return_inverse=True, return_counts=True)
+    sums = figures.new_zeros(len(counts)).index_add_(0, rows, figures)
     mean = figures.mean()
     error = (sums - mean * counts).square().sum().sqrt() / len(figures)
     return float(mean), float(error)

@@ -130,7 +130,7 @@ def _foretold(readings: Sequence[Reading]) -> Horizon:
     lengths = {sign: _reached(power, scale, start) for sign, (power, scale) in fits.items()}
     # Vectors may be past half way and still be right; the margins then know better.
     late = {sign: length for sign, length in lengths.items() if length > longest}
-    sign = min(late or lengths, key=lambda own: lengths[own], default=None)
+    sign = min(late or lengths, key=lambda name: lengths[name], default=None)
     if sign is None or lengths[sign] > FARTHEST * longest:
         return Horizon("steady", longest)
     exponent = fits[sign][0] if sign == MARGINS else fits[sign][0] / 2
@@ -139,8 +139,8 @@ def _foretold(readings: Sequence[Reading]) -> Horizon:
 
 def telling(reading: Reading) -> str | None:
     """Whether "states" or "features" have the classes better apart; None if there are neither."""
-    found = {"states": reading.states, "features": reading.features}
-    ratios = {name: own.ratio for name, own in found.items() if own is not None}
+    spreads = {"states": reading.states, "features": reading.features}
+    ratios = {name: spread.ratio for name, spread in spreads.items() if spread is not None}
     return min(ratios, key=lambda name: ratios[name]) if ratios else None
 
 
@@ -160,9 +160,9 @@ def _moved(readings: Sequence[Reading], of: str) -> Worn:
     squares = {x.length: squared_drift(x, readings[0], of) for x in readings[1:]}
     return _significant(
         {
-            length: (found[0] / CRITICAL**2, found[1] / CRITICAL**2)
-            for length, found in squares.items()
-            if found is not None
+            length: (values[0] / CRITICAL**2, values[1] / CRITICAL**2)
+            for length, values in squares.items()
+            if values is not None
         }
     )
 

@@ -9,31 +9,31 @@ from slicekit.training.diagnosis.diagnose import Diagnosis
 from slicekit.training.diagnosis.horizon import ENOUGH, telling
 
 
-def plot_diagnosis(found: Diagnosis, path: Path) -> None:
+def plot_diagnosis(diagnosis: Diagnosis, path: Path) -> None:
     """Draw a diagnosis.
 
     Args:
-        found: what `diagnose` gave.
+        diagnosis: what `diagnose` gave.
         path: the picture, a PNG; its folder is made if it is missing.
 
     Raises:
         ImportError: if matplotlib is missing.
         OSError: if the file can't be written.
     """
-    title = f"{found.task}: {found.horizon.text}"
+    title = f"{diagnosis.task}: {diagnosis.horizon.text}"
     made, (accuracy, geometry, spectra) = figures.figure(3, 13, 4.2, title)
-    _draw_accuracy(accuracy, found)
-    _draw_geometry(geometry, found)
-    _draw_spectra(spectra, found)
+    _draw_accuracy(accuracy, diagnosis)
+    _draw_geometry(geometry, diagnosis)
+    _draw_spectra(spectra, diagnosis)
     figures.write(made, path)
 
 
-def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
-    lengths = [reading.length for reading in found.readings]
+def _draw_accuracy(axis: Any, diagnosis: Diagnosis) -> None:
+    lengths = [reading.length for reading in diagnosis.readings]
     for what, label, style in (("overall", "all positions", "o-"), ("last", "last one", "x--")):
-        axis.plot(lengths, [getattr(x, what) for x in found.readings], style, label=label)
+        axis.plot(lengths, [getattr(x, what) for x in diagnosis.readings], style, label=label)
     axis.axhline(ENOUGH, color="grey", linewidth=0.8, linestyle=":")
-    horizon = found.horizon.length
+    horizon = diagnosis.horizon.length
     if horizon is not None and horizon <= 4 * lengths[-1]:
         axis.axvline(horizon, color="black", linewidth=0.8, linestyle="--", label="horizon")
     figures.label(axis, title="accuracy", y="share of right answers")
@@ -42,8 +42,8 @@ def _draw_accuracy(axis: Any, found: Diagnosis) -> None:
     figures.legend(axis)
 
 
-def _draw_geometry(axis: Any, found: Diagnosis) -> None:
-    of = telling(found.readings[0])
+def _draw_geometry(axis: Any, diagnosis: Diagnosis) -> None:
+    of = telling(diagnosis.readings[0])
     # With two classes the last two are one: a dashed line lets the other be seen.
     lines = {
         "spread": ("spread within a class", "o-"),
@@ -51,7 +51,9 @@ def _draw_geometry(axis: Any, found: Diagnosis) -> None:
         "mean": ("mean between classes", "x--"),
     }
     if of is not None:
-        seen = [(x.length, getattr(x, of)) for x in found.readings if getattr(x, of) is not None]
+        seen = [
+            (x.length, getattr(x, of)) for x in diagnosis.readings if getattr(x, of) is not None
+        ]
         for what, (label, style) in lines.items():
             values = [_positive(getattr(lying, what)) for _, lying in seen]
             axis.plot([length for length, _ in seen], values, style, markersize=5, label=label)
@@ -66,13 +68,13 @@ def _positive(value: float) -> float:
     return value if math.isfinite(value) and value > 0 else math.nan
 
 
-def _draw_spectra(axis: Any, found: Diagnosis) -> None:
+def _draw_spectra(axis: Any, diagnosis: Diagnosis) -> None:
     for number, (what, label) in enumerate(
         (("radius", "spectral radius"), ("norm", "largest singular value"))
     ):
-        for own in found.spectra:
-            values, place = getattr(own, what), own.layer + 0.2 * (number - 0.5)
-            shown = label if own is found.spectra[0] else None
+        for spectrum in diagnosis.spectra:
+            values, place = getattr(spectrum, what), spectrum.layer + 0.2 * (number - 0.5)
+            shown = label if spectrum is diagnosis.spectra[0] else None
             axis.vlines(place, values.least, values.most, color=f"C{number}", linewidth=6)
             axis.plot(
                 [place],
@@ -83,8 +85,10 @@ def _draw_spectra(axis: Any, found: Diagnosis) -> None:
                 label=shown,
             )
     axis.axhline(1, color="grey", linewidth=0.8, linestyle=":")
-    axis.set_xticks([own.layer for own in found.spectra], [_layer(x) for x in found.spectra])
-    axis.set_xlim(-0.6, max(len(found.spectra), 1) - 0.4)
+    axis.set_xticks(
+        [spectrum.layer for spectrum in diagnosis.spectra], [_layer(x) for x in diagnosis.spectra]
+    )
+    axis.set_xlim(-0.6, max(len(diagnosis.spectra), 1) - 0.4)
     low, high = axis.get_ylim()
     low, high = min(low, 0.9), max(high, 1.1)
     axis.set_ylim(low, high + 0.25 * (high - low))  # the legend has its place above the bars

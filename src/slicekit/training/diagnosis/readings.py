@@ -110,7 +110,7 @@ class Observation:
             raise ValueError(
                 f"the task drew no supervised position near the end of sequences of {width}"
             )
-        self._all = {name: torch.cat(found) for name, found in self._kept.items()}
+        self._all = {name: torch.cat(pieces) for name, pieces in self._kept.items()}
 
     def _run(self, model: nn.Module, rows: Tensor, listener: "_Listener") -> None:
         device, width, state = device_of(model), self._batch.inputs.shape[1], None
@@ -163,8 +163,8 @@ class Observation:
         if listener.features is not None:
             self._keep("features", listener.features[there].cpu().double())
 
-    def _keep(self, name: str, found: Tensor) -> None:
-        self._kept.setdefault(name, []).append(found)
+    def _keep(self, name: str, piece: Tensor) -> None:
+        self._kept.setdefault(name, []).append(piece)
 
     def vectors(self, name: str) -> Vectors | None:
         """The "states" or "features" near the end, None if there are none."""
@@ -174,8 +174,8 @@ class Observation:
 
     def means(self) -> dict[str, Means]:
         """Of states and features, as far as there are any."""
-        found = {name: self.vectors(name) for name in ("states", "features")}
-        return {name: vectors.means() for name, vectors in found.items() if vectors is not None}
+        kinds = {name: self.vectors(name) for name in ("states", "features")}
+        return {name: vectors.means() for name, vectors in kinds.items() if vectors is not None}
 
     def reading(self, length: int, reference: dict[str, Means]) -> Reading:
         """What was seen.
@@ -210,9 +210,9 @@ class Observation:
 
 def _margins(logits: Tensor, targets: Tensor) -> Tensor:
     """The true logit minus the best other: (positions, classes), (positions,) -> (positions,)."""
-    own = targets.unsqueeze(1)
-    others = logits.scatter(1, own, -math.inf).amax(1)
-    return logits.gather(1, own).squeeze(1) - others
+    right = targets.unsqueeze(1)
+    others = logits.scatter(1, right, -math.inf).amax(1)
+    return logits.gather(1, right).squeeze(1) - others
 
 
 def _quantile_error(margins: Tensor, independent: int) -> float:
@@ -260,5 +260,5 @@ def _log_norm(states: Tensor, final: Any) -> Tensor:
     """Of the last state of each sequence, (sequences,)."""
     last = states[:, -1] if final is None else final["hidden"]
     apart = None if final is None else final.get("log_norm")
-    own = torch.linalg.vector_norm(last.double(), dim=-1).log()
-    return own if apart is None else own + apart
+    of_last = torch.linalg.vector_norm(last.double(), dim=-1).log()
+    return of_last if apart is None else of_last + apart

@@ -114,8 +114,8 @@ def _spectrum(number: int, layer: Any, x: Tensor | Tabulated, valid: Tensor) -> 
     sizes = [part.shape[-3:-1] for part in blocks(transition(increments[:1]))]
     cost = sum(count * size**3 for count, size in sizes)
     chosen = _some(increments, max(1, min(MOST, int(BUDGET / cost))))
-    found = [_figures(transition(rows)) for rows in chosen.split(16)]
-    radius, norm, error = (torch.cat(figure) for figure in zip(*found, strict=True))
+    figures = [_figures(transition(rows)) for rows in chosen.split(16)]
+    radius, norm, error = (torch.cat(figure) for figure in zip(*figures, strict=True))
     return Spectrum(
         layer=number,
         tokens=tokens,
@@ -144,8 +144,8 @@ def _some(rows: Tensor, most: int) -> Tensor:
 
 def _figures(transition: Transition) -> tuple[Tensor, Tensor, Tensor]:
     """Spectral radii, largest singular values and distances from isometries, each (rows,)."""
-    found = [_block_figures(part) for part in blocks(transition)]
-    radius, norm, error = (torch.stack(figure).amax(0) for figure in zip(*found, strict=True))
+    of_parts = [_block_figures(part) for part in blocks(transition)]
+    radius, norm, error = (torch.stack(figure).amax(0) for figure in zip(*of_parts, strict=True))
     return radius, norm, error
 
 
