@@ -78,7 +78,7 @@ sanitize: $(ENVIRONMENT) ## Run the tests of the kernels under the address and u
 	cmake -S native -B build/sanitize -DSLICEKIT_SANITIZE=ON
 	cmake --build build/sanitize --parallel 2
 	LD_PRELOAD="$(call library,libasan.so) $(call library,libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest -n 2 tests/native tests/scans/test_native.py $(ARGS)
+	SLICEKIT_NATIVE=$(SANITIZED) $(RUN) -m pytest -n 2 tests/native tests/scans/native $(ARGS)
 
 cross: ## Build the kernels for 64-bit ARM and try them all on an emulator
 	@command -v $(ARM_CXX) >/dev/null && command -v $(ARM_EMULATOR) >/dev/null || \

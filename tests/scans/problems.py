@@ -39,7 +39,7 @@ Answers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NativeOrSkip(Scan):
-    """Native(); where it has no kernel the test is skipped; test_native.py says where that is."""
+    """Native(); where it has no kernel the test is skipped; native/test_choice.py says where."""
 
     def run(self, recurrence: Recurrence) -> Solution:
         try:
