@@ -19,8 +19,8 @@ from torch import Tensor
 import slicekit as sk
 from slicekit.cli.configuration import read_run_config
 from slicekit.estimators import Ridge, SliceClassifier
+from slicekit.studies.one_run import RESULTS, read_outcome
 from slicekit.studies.plans import Outcome, Plan, Test, Tested
-from slicekit.studies.runs import RESULTS, read_outcome
 from slicekit.tasks.archives import Series, read
 from slicekit.training import Report, RunFolder, Settings
 from slicekit.training.checkpoints import Checkpoint, read_checkpoint, write_checkpoint

@@ -19,7 +19,7 @@ from slicekit.mixers.ncde import NCDE
 from slicekit.mixers.nrde import NRDE
 from slicekit.mixers.positions import Rotary, SinusoidalPositions
 from slicekit.mixers.solvers import Adaptive, FixedStep
-from slicekit.mixers.windowed import WindowedCDE
+from slicekit.mixers.windowed_cde import WindowedCDE
 from tests.mixers.market_continuous import WINDOWED
 
 BATCH, LENGTH = 3, 14

@@ -9,7 +9,7 @@ from torch import Tensor
 from slicekit.native import available, library, reason
 from slicekit.native.log_signatures import _SIZES, _tables, forward, obstacle, pullback
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
-from slicekit.paths.windowed_runs import in_torch, run_windows
+from slicekit.paths.window_signatures import in_torch, run_windows
 from tests.operator_checks import check_operators
 
 pytestmark = [

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from slicekit.cli.errors import OneLineErrors
 from slicekit.cli.study import study_command
 from slicekit.studies import STUDIES, Choice, make
-from slicekit.studies.runs import write
+from slicekit.studies.one_run import write
 from tests.studies.outcomes import made_up
 
 app = typer.Typer(cls=OneLineErrors, rich_markup_mode=None)

@@ -12,9 +12,9 @@ from slicekit.studies import Choice, Plan, loop_fits, make
 from slicekit.studies.drawn_structures import NAMES, made
 from slicekit.studies.expressivity import LOOPED, THEOREMS, of_part
 from slicekit.studies.group_actions import ACTIONS, matrices, reflections, skew_logarithm
+from slicekit.studies.one_run import finished, perform
 from slicekit.studies.path_fits import drawn_paths, errors_of, functionals
 from slicekit.studies.real_representations import acts_faithfully, irreducible
-from slicekit.studies.runs import finished, perform
 from slicekit.studies.word_ranks import invisible
 from slicekit.tasks.groups import cyclic, named_group, product, symmetric
 

@@ -16,8 +16,8 @@ from slicekit.engines.workers import Worker, command
 from slicekit.locks import InUse, writing
 from slicekit.studies import Choice, GridWatcher, Outcome, Standing, conduct, make
 from slicekit.studies.budgets import Budget, seconds_of
+from slicekit.studies.one_run import RESULTS, finished, perform
 from slicekit.studies.plans import Test
-from slicekit.studies.runs import RESULTS, finished, perform
 from slicekit.studies.worker import LOCK, LOG, _do
 from slicekit.training import RunFolder
 from slicekit.training.checkpoints import list_checkpoints

@@ -7,9 +7,9 @@ import pytest
 
 from slicekit import catalogue, tasks
 from slicekit.studies import Choice, Outcome, make
+from slicekit.studies.one_run import perform
 from slicekit.studies.over_sampling import LOG, SINGLE
 from slicekit.studies.records import commands
-from slicekit.studies.runs import perform
 from tests.studies.outcomes import made_up
 
 STUDY = make("over-sampling")

@@ -9,10 +9,10 @@ import pytest
 
 from slicekit import figures
 from slicekit.studies import STUDIES, Choice, Plan, Study, make
+from slicekit.studies.one_run import write
 from slicekit.studies.paper import Means, conduct_paper
 from slicekit.studies.paper_page import Chapter, as_html, as_markdown, missing_cells
 from slicekit.studies.records import add_to_record
-from slicekit.studies.runs import write
 from tests.studies.outcomes import made_up
 
 FEW = ("a5-lengths", "word-problems", "uea")

@@ -9,8 +9,8 @@ import pytest
 from slicekit.catalogue.series import STRUCTURES
 from slicekit.studies import Choice, Outcome, Plan, make
 from slicekit.studies.line_ups import SLICES
+from slicekit.studies.one_run import finished, perform
 from slicekit.studies.records import read_record
-from slicekit.studies.runs import finished, perform
 from slicekit.studies.scan_costs import CASES, behind, cells
 
 TINY = {"length": 24, "dim": 8, "chunks": [4]}

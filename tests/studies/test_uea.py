@@ -35,9 +35,9 @@ from slicekit.studies.classifiers import (
     warping_cost,
 )
 from slicekit.studies.line_ups import FIELDS
+from slicekit.studies.one_run import finished, perform
 from slicekit.studies.plans import Tested
 from slicekit.studies.ranks import mean_ranks
-from slicekit.studies.runs import finished, perform
 from slicekit.studies.tables import runs_table
 from slicekit.studies.uea_paper import PAPER, PAPERS_COSTS, PUBLISHED, SIZES
 from slicekit.tasks.archive_task import on_disk

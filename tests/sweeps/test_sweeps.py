@@ -12,8 +12,8 @@ import pytest
 from slicekit import sweeps
 from slicekit.engines import Answer, Engine, Job, Order
 from slicekit.studies.grid import GridWatcher, Standing
+from slicekit.studies.one_run import RESULTS, perform, write
 from slicekit.studies.plans import Outcome, Plan
-from slicekit.studies.runs import RESULTS, perform, write
 from slicekit.sweeps import Sweep, conduct_sweep, read_sweep
 from slicekit.sweeps.effects import share
 from slicekit.sweeps.searches import Search
@@ -232,8 +232,8 @@ def test_a_trial_is_trained_and_no_test_is_looked_at(
     def refuse(*_: Any) -> None:
         raise AssertionError("a test set was looked at")
 
-    monkeypatch.setattr("slicekit.studies.runs._drawn", refuse)
-    monkeypatch.setattr("slicekit.studies.runs._whole", refuse)
+    monkeypatch.setattr("slicekit.studies.one_run._drawn", refuse)
+    monkeypatch.setattr("slicekit.studies.one_run._whole", refuse)
     (plan,) = made().plans(0, {"training.rate": 0.01, "sizes.dim": 8, "sizes.block": 4})
     outcome = perform(plan, tmp_path)
     assert outcome.steps == 4 and outcome.tested == () and outcome.best_accuracy is not None
@@ -249,7 +249,7 @@ def test_numbers_that_are_no_longer_finite_are_an_outcome_of_a_trial(
     def diverge(*_: Any, **__: Any) -> None:
         raise Diverged(3, "the loss is nan")
 
-    monkeypatch.setattr("slicekit.studies.runs.train", diverge)
+    monkeypatch.setattr("slicekit.studies.one_run.train", diverge)
     outcome = perform(plan, tmp_path)
     assert (outcome.reason, outcome.steps) == ("diverged", 2)
     with pytest.raises(Diverged):

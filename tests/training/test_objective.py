@@ -1,80 +1,97 @@
-"""Loss, accuracy and spread against naive implementations, values and gradients."""
+"""The whole objective of a batch, written out, in value and gradient."""
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from slicekit.tasks import Batch, accuracy
+from slicekit import Dense, SequenceModel, SLiCE
+from slicekit.tasks import Batch
 from slicekit.tasks.losses import CrossEntropy
-from slicekit.training.objective import Labels, spread
+from slicekit.training import Settings
+from slicekit.training.captured import head_of, last_mixer_of
+from slicekit.training.objective import Objective
 from slicekit.training.processes import Processes
 
-CPU = torch.device("cpu")
+
+class Reader(nn.Module):
+    """Features, and a head that reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(6, 5)
+        self.features = nn.Linear(5, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return self.head(self.read(inputs))
+
+    def read(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(self.features(self.embedding(inputs)))
+
+    def regularisation(self) -> Tensor:
+        return self.features.weight.norm()
 
 
-def some_batch(share: float) -> Batch:
-    supervised = torch.rand(6, 7) < share
-    targets = torch.randint(4, (6, 7)) * supervised
-    return Batch(torch.zeros(6, 7).long(), targets, supervised, torch.full((6,), 7))
-
-
-@pytest.mark.parametrize("share", [0.3, 2.0], ids=["some", "all"])
-def test_loss_and_accuracy_count_supervised_positions_alone(share: float) -> None:
-    batch, logits = some_batch(share), torch.randn(6, 7, 4).double().requires_grad_()
-    labels = Labels.of(batch, CPU)
-    chosen = labels.select(logits)
-    total = CrossEntropy().total(chosen, labels.targets, labels.weights)
-    expected = torch.zeros(())
-    for i, j in batch.supervised.nonzero().tolist():
-        expected = expected - logits[i, j].log_softmax(0)[batch.targets[i, j]]
-    torch.testing.assert_close(total, expected.double())
-    found, wanted = (torch.autograd.grad(x, logits)[0] for x in (total, expected))
-    torch.testing.assert_close(found, wanted)
-    right = CrossEntropy().right(chosen, labels.targets)
-    assert right.float().mean() == accuracy(logits, batch)
-
-
-def test_the_largest_logit_is_torchs_also_on_ties_and_nan() -> None:
-    logits = torch.tensor([[1.0, 1.0, 0.0], [0.0, float("nan"), 3.0], [0.0, 0.0, 0.0]])
-    for target in range(3):
-        targets = torch.full((3,), target)
-        right = CrossEntropy().right(logits, targets)
-        assert torch.equal(right, logits.argmax(-1) == targets)
-
-
-def test_half_precision_is_compared_in_single() -> None:
-    labels = Labels.of(some_batch(2.0), CPU)
-    assert labels.select(torch.zeros(6, 7, 4, dtype=torch.bfloat16)).dtype == torch.float32
-    assert labels.select(torch.zeros(6, 7, 4, dtype=torch.float64)).dtype == torch.float64
-
-
-def naive_spread(features: Tensor, targets: Tensor) -> Tensor:
-    """With gradients through all means."""
-    within = torch.zeros((), dtype=features.dtype)
-    for target in targets.unique():
-        own = features[targets == target]
-        within = within + (own - own.mean(0)).square().sum()
+def spread(features: Tensor, targets: Tensor) -> Tensor:
+    within = sum(
+        (features[targets == c] - features[targets == c].mean(0)).square().sum()
+        for c in targets.unique()
+    )
     return within / (features - features.mean(0)).square().sum()
 
 
-def test_the_spread_and_its_gradient_are_those_through_the_means() -> None:
-    features = torch.randn(50, 6, dtype=torch.float64, requires_grad=True)
-    targets = torch.randint(5, (50,)) + 2
-    counts = torch.bincount(targets)
-    value, expected = (
-        spread(features, targets, counts, Processes()),
-        naive_spread(features, targets),
+@pytest.mark.parametrize("consistency", [0.0, 2.0])
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+def test_the_objective_is_the_sum_of_its_terms(consistency: float, penalty: float) -> None:
+    torch.manual_seed(0)
+    model = Reader().double()
+    inputs = torch.randint(6, (7, 8))
+    supervised = torch.rand(7, 8) < 0.6
+    batch = Batch(inputs, inputs % 3 * supervised, supervised, torch.full((7,), 8))
+    settings = Settings(consistency=consistency, penalty=penalty)
+    with Objective(model, CrossEntropy(), settings, Processes()) as own:
+        figures = own.backward(batch, None)
+    found = [x.grad.clone() for x in model.parameters() if x.grad is not None]
+    logits, targets = model(inputs)[supervised], (inputs % 3)[supervised]
+    right = (logits.argmax(-1) == targets).double().mean()
+    apart = spread(model.read(inputs)[supervised], targets)
+    entropy = F.cross_entropy(logits, targets)
+    total = entropy + penalty * model.regularisation() + consistency * right**4 * apart
+    assert 0 < right < 1
+    expected = [total, entropy, right, apart if consistency else apart * 0]
+    torch.testing.assert_close(figures, torch.stack(expected).detach())
+    torch.testing.assert_close(found, list(torch.autograd.grad(total, list(model.parameters()))))
+
+
+def test_features_are_what_the_last_linear_map_is_given() -> None:
+    model = Reader()
+    assert head_of(model) is model.head
+    with pytest.raises(ValueError, match="Embedding has no linear map whose inputs"):
+        head_of(nn.Embedding(3, 3))
+
+
+def test_states_may_be_compared_in_place_of_features() -> None:
+    torch.manual_seed(0)
+    model = SequenceModel(
+        vocabulary=6, outputs=3, width=4, mixer=lambda width: SLiCE(width, Dense(width))
+    ).double()
+    inputs = torch.randint(6, (7, 8))
+    batch = Batch(inputs, inputs % 3, torch.ones(7, 8, dtype=torch.bool), torch.full((7,), 8))
+    settings = Settings(consistency=1.0, consistent_states=True)
+    with Objective(model, CrossEntropy(), settings, Processes()) as objective:
+        figures = objective.backward(batch, None)
+    states = last_mixer_of(model)(model.embedding(inputs))
+    assert states.shape == (7, 8, 4)
+    torch.testing.assert_close(
+        figures[-1], spread(states.flatten(0, 1), batch.targets.flatten()).detach()
     )
-    torch.testing.assert_close(value, expected)
-    found, wanted = (torch.autograd.grad(3 * x, features)[0] for x in (value, expected))
-    torch.testing.assert_close(found, wanted)
+    with pytest.raises(ValueError, match="Reader has no block with a mixer"):
+        Objective(Reader(), CrossEntropy(), settings, Processes())
 
 
-def test_the_spread_is_zero_for_features_that_are_their_class_and_one_for_one_class() -> None:
-    targets = torch.randint(4, (30,))
-    centres = torch.randn(4, 8)
-    counts = torch.bincount(targets, minlength=4)
-    assert spread(centres[targets], targets, counts, Processes()) < 1e-10
-    noise, one = torch.randn(200, 8), torch.zeros(200).long()
-    assert spread(noise, one, torch.tensor([200]), Processes()) == pytest.approx(1)
-    assert spread(noise * 0, one, torch.tensor([200]), Processes()) == 0
+def test_nothing_listens_after_training() -> None:
+    model = Reader()
+    with Objective(model, CrossEntropy(), Settings(consistency=1.0), Processes()):
+        assert model.head._forward_pre_hooks
+    assert not model.head._forward_pre_hooks

@@ -16,10 +16,10 @@ from slicekit.tasks.archives import Series
 from slicekit.tasks.losses import CrossEntropy
 from slicekit.training import Score, Settings, evaluate, train
 from slicekit.training import evaluation as room
-from slicekit.training import gradients as gradients_room
+from slicekit.training import objective as objective_room
 from slicekit.training.diagnosis import diagnose
 from slicekit.training.evaluation import tally
-from slicekit.training.gradients import Objective
+from slicekit.training.objective import Objective
 from slicekit.training.processes import Processes
 from tests.training.small import Notes, StopAfter, assert_same_runs, assert_same_weights
 
@@ -135,7 +135,7 @@ def test_a_batch_that_is_mostly_padding_has_the_gradient_of_one_that_is_not_cut_
 
     figures, gradients, shapes = found()
     assert shapes == [(1, 300), (1, 120), (2, 9), (5, 4)]
-    monkeypatch.setattr(gradients_room, "MOSTLY", 1e9)
+    monkeypatch.setattr(objective_room, "MOSTLY", 1e9)
     whole, expected, shapes = found()
     assert shapes == [(9, 300)]
     torch.testing.assert_close(figures, whole)

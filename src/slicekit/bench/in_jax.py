@@ -141,7 +141,7 @@ def _worms(quick: bool) -> Runs:
     import optax
 
     import slicekit.jax as sj
-    from slicekit.bench import series as shape
+    from slicekit.bench import eigenworms as shape
     from slicekit.bench.jax_peers import Materialised
     from slicekit.jax.paths import hall, log_signatures
 
@@ -206,7 +206,7 @@ def _worms(quick: bool) -> Runs:
 
 
 def _worms_in_torch(quick: bool) -> Callable[[], float]:
-    from slicekit.bench.series import training_step
+    from slicekit.bench.eigenworms import training_step
 
     run = training_step(2, 600) if quick else training_step()
 

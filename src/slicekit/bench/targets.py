@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slicekit import native
-from slicekit.bench import log_signatures, series
+from slicekit.bench import eigenworms, log_signatures
 from slicekit.bench.contenders import (
     CHUNKED,
     KEPT,
@@ -334,13 +334,13 @@ def log_signature_lines(effort: Effort) -> Iterator[Line]:
 def training_lines(effort: Effort) -> Iterator[Line]:
     """What training must reach; that on A5 is not measured here."""
     what = "a training step on EigenWorms, BD-SLiCE b=4: the authors' JAX seconds, recorded / ours"
-    times = series.step_times(effort)
+    times = eigenworms.step_times(effort)
     seconds, wall = times.processor["step"], times.wall["step"]
     note = (
         f"{seconds:.2f} s of a processor, {wall:.2f} s on two threads; "
-        f"JAX {series.JAX_SECONDS} s, and {series.JAX_RECURRENT_SECONDS} s as a recurrence"
+        f"JAX {eigenworms.JAX_SECONDS} s, and {eigenworms.JAX_RECURRENT_SECONDS} s as a recurrence"
     )
-    ratios = series.JAX_SECONDS / seconds, series.JAX_SECONDS / wall
+    ratios = eigenworms.JAX_SECONDS / seconds, eigenworms.JAX_SECONDS / wall
     yield Line(Target(what, 10, at_most=False), *ratios, note)
     target = Target("seconds to 90% on A5, length 20, one layer", 60)
     yield Line(target, note="slicekit train (not measured here)")

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError("slicekit.estimators.aeon needs aeon: pip install slicekit[aeon]") from error
 
 from slicekit.estimators.classifier import SliceClassifier
-from slicekit.estimators.parameters import ClassifierParameters, Parameters
+from slicekit.estimators.constructor import ClassifierParameters, Parameters
 from slicekit.estimators.regressor import SliceRegressor
 from slicekit.estimators.solvers import Ridge
 

@@ -12,9 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
 from slicekit.devices import Device, find_device
+from slicekit.estimators.constructor import Parameters
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.model import History, Model, Problem
-from slicekit.estimators.parameters import Parameters
 from slicekit.estimators.solvers import Ridge, Solver, threads
 from slicekit.estimators.storing import read, write
 from slicekit.estimators.streaming import Stream

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
 from slicekit.estimators.base import SliceEstimator, check_finite
+from slicekit.estimators.constructor import ClassifierParameters
 from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import check_answers, read_cases
-from slicekit.estimators.parameters import ClassifierParameters
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 

@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from slicekit.checks import Lengths
+from slicekit.layers.log_ode import Places
 from slicekit.layers.norms import LayerNorm, RMSNorm
 from slicekit.layers.state import State
-from slicekit.layers.windowed import Places
 from slicekit.paths import Tabulated, mask_past_end
 
 

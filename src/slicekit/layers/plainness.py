@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.nn.modules import module as modules
 
-from slicekit.layers.parameters import OwnedTensors
+from slicekit.layers.owned_tensors import OwnedTensors
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE

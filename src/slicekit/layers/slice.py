@@ -24,11 +24,11 @@ from slicekit.layers.disturbances import growth, isometry_defect
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.fused import quick_pass
 from slicekit.layers.initial_states import FirstInput, InitialState
-from slicekit.layers.parameters import OwnedTensors
+from slicekit.layers.log_ode import Places, open_window, places, run_windows
+from slicekit.layers.owned_tensors import OwnedTensors
 from slicekit.layers.slice_checks import check_input, check_started, in_range, warn_if_exploded
 from slicekit.layers.state import State, last_valid, nothing_after, prepend, without_steps
 from slicekit.layers.stepping import quick_step
-from slicekit.layers.windowed import Places, open_window, places, run_windows
 from slicekit.paths import Tabulated, mask_past_end
 from slicekit.paths.cutting import OpenWindow
 from slicekit.paths.tabulated import densely, full_precision

@@ -19,7 +19,7 @@ from torch import Tensor
 from slicekit.mixers.arguments import check_depth, check_sizes
 from slicekit.mixers.fields import IDENTITY, RELU, TANH, Field
 from slicekit.mixers.solvers import Solver
-from slicekit.mixers.windowed import Autonomous, WindowedCDE
+from slicekit.mixers.windowed_cde import Autonomous, WindowedCDE
 from slicekit.paths import hall
 
 

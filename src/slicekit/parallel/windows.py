@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.layers import SLiCE
+from slicekit.layers.log_ode import Places
 from slicekit.layers.state import State
-from slicekit.layers.windowed import Places
 from slicekit.parallel.ranks import Ranks
 
 

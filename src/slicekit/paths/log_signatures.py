@@ -15,7 +15,7 @@ from slicekit.checks import check_floating, check_same, check_shape
 from slicekit.descriptions.checks import check_whole
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.tensor_algebra import tensor_exp, tensor_log, tensor_product
-from slicekit.paths.windowed_runs import in_windows, of_runs, run_windows
+from slicekit.paths.window_signatures import in_windows, of_runs, run_windows
 
 
 def log_signatures(

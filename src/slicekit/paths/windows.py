@@ -14,7 +14,7 @@ from slicekit.descriptions import durations as descriptions
 from slicekit.paths.clocks import Clock
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.log_signatures import check_increments
-from slicekit.paths.windowed_runs import run_windows
+from slicekit.paths.window_signatures import run_windows
 
 
 @dataclass(frozen=True)

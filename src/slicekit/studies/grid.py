@@ -17,8 +17,8 @@ from typing import Any
 
 from slicekit.engines import Answer, Engine, Local, Order
 from slicekit.studies.budgets import Budget
+from slicekit.studies.one_run import finished
 from slicekit.studies.plans import Outcome, Plan
-from slicekit.studies.runs import finished
 from slicekit.training import RunFolder
 
 PAUSE = 0.1

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import slicekit
 from slicekit import figures, files
 from slicekit.studies.grid import Standing
+from slicekit.studies.one_run import RESULTS as OF_RUN
+from slicekit.studies.one_run import read_outcome
 from slicekit.studies.plans import Choice, Outcome
-from slicekit.studies.runs import RESULTS as OF_RUN
-from slicekit.studies.runs import read_outcome
 from slicekit.studies.tables import Table, runs_table
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import torch
 
 from slicekit.engines import Order
 from slicekit.locks import InUse, writing
+from slicekit.studies.one_run import perform
 from slicekit.studies.plans import Plan
-from slicekit.studies.runs import perform
 
 LOG = "study.log"
 """What a run has printed, in its folder."""

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from slicekit.tasks.base import Batch, Task
 from slicekit.tasks.functions import from_function
 from slicekit.tasks.losses import CrossEntropy, Loss
-from slicekit.training.objective import Labels
 from slicekit.training.rules import Whole
 from slicekit.training.seeds import derived_seed
+from slicekit.training.terms import Labels
 
 PART = 4096
 """How many positions of a sequence are run at a time, where a model carries a state."""

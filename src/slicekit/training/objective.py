@@ -1,110 +1,187 @@
-"""What training makes small: the loss at supervised positions, and the spread of features.
+"""One pass over a batch: the objective of training, and its gradient."""
 
-Sequences of a batch are shared out among the processes of a run. Each term is therefore a sum over
-a process's own sequences, divided by a number that counts all of them: terms, and their gradients,
-add up over the processes to those of the joint batch.
-"""
-
-from dataclasses import dataclass
+from contextlib import ExitStack
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from slicekit.checks import HALF
+from slicekit.paths import alike
 from slicekit.tasks.base import Batch
+from slicekit.tasks.losses import Loss
+from slicekit.training.captured import CapturedFeatures, head_of, last_mixer_of
+from slicekit.training.evaluation import check_logits, device_of
+from slicekit.training.pressure import CapturedLayers
 from slicekit.training.processes import Processes
+from slicekit.training.settings import Settings
+from slicekit.training.terms import Labels, spread
+
+MOSTLY = 4
+"""A batch of series so many times as large as its observations is run by groups of like length."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """The supervised positions of a batch, in one row.
+class Objective:
+    """What training makes small, with its gradient; a context while features are to be caught.
+
+        mean loss + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
+            + pressure · (isometry · defect + growth · grown)
+            + mean loss of the task's extra batch
+
+    The spread counts in earnest only where most answers are right. Earlier it would be made small
+    by telling a few large classes apart, and hold the model there.
+
+    Series of which one is far longer than the others go through the model in groups of similar
+    lengths, so that memory follows what was observed; their features are then not compared with
+    each other, so that consistency and the like take the batch as it is.
 
     Args:
-        places: (positions,) int64, their places in a flattened (batch, length), or None for all.
-        targets: (positions,) int64, their classes; or (positions, outputs), numbers.
-        weights: (positions,), how much each counts in the loss; None counts them alike.
+        model: called as model(inputs, lengths=lengths).
+        loss: the task's.
+        settings: penalty, consistency, consistent_states, growth, isometry and autocast count.
+        processes: which share out every batch. Gradients are those of the joint batch, by torch's
+            engine where there are several; figures are those of this process, and add up.
+
+    Raises:
+        ValueError: if the settings ask for a penalty or features that the model does not have.
     """
 
-    places: Tensor | None
-    targets: Tensor
-    weights: Tensor | None = None
+    def __init__(
+        self, model: nn.Module, loss: Loss, settings: Settings, processes: Processes
+    ) -> None:
+        """Find what the settings ask for in the model."""
+        if settings.penalty and not hasattr(model, "regularisation"):
+            raise ValueError(
+                f"penalty={settings.penalty}, but {type(model).__name__} has no method "
+                "regularisation(); set penalty=0"
+            )
+        self._terms, self._processes = _Terms(model, loss, settings, processes), processes
+        self._engine = processes.engine(self._terms)
+        self._open = ExitStack()
 
-    @classmethod
-    def of(cls, batch: Batch, device: torch.device) -> "Labels":
-        """Those of a batch, on a device."""
-        flat, targets, weights = batch.supervised.flatten(), batch.targets.flatten(0, 1), None
-        if batch.weights is not None:
-            weights = batch.weights.unsqueeze(1).expand_as(batch.supervised).flatten()
-        if bool(flat.all()):
-            return cls(None, targets.to(device), None if weights is None else weights.to(device))
-        places = flat.nonzero().squeeze(1)
-        weights = None if weights is None else weights[places].to(device)
-        return cls(places.to(device), targets[places].to(device), weights)
+    def __enter__(self) -> "Objective":
+        """Start to listen to features and layers."""
+        for captured in (self._terms.captured, self._terms.layers):
+            if captured is not None:
+                self._open.enter_context(captured)
+        return self
 
-    def select(self, x: Tensor) -> Tensor:
-        """The supervised elements of x: (batch, length, size) -> (positions, size).
+    def __exit__(self, *error: object) -> None:
+        """Stop to listen."""
+        self._open.close()
 
-        Half precision comes back as float32.
+    def backward(self, joint: Batch, extra: Batch | None, pressure: float = 0.0) -> Tensor:
+        """Add the gradient of the joint batch to that of the parameters.
+
+        Args:
+            joint: the batch of all processes, on the CPU.
+            extra: the task's extra batch, of all processes, or None.
+            pressure: share of their weights that isometry and growth have.
+
+        Returns:
+            (4,): the objective, the mean loss, the share of right answers and the spread, each this
+            process's part of it.
+
+        Raises:
+            ValueError: if no position is supervised, or the logits have the wrong shape.
         """
-        x = x.flatten(0, 1)
-        x = x if self.places is None else x.index_select(0, self.places)
-        return x.float() if x.dtype in HALF else x
+        total, figures = self._engine(joint, extra, pressure)
+        self._processes.backward(total)
+        return figures
 
 
-def spread(features: Tensor, targets: Tensor, counts: Tensor, processes: Processes) -> Tensor:
-    """The share of the features' variance that their classes do not explain.
+class _Terms(nn.Module):
+    """The objective as one module, so that an engine sees every use of a parameter in it."""
 
-        Σ_p |z_p − m_{c(p)}|² / Σ_p |z_p − m|²,     m_c the mean of class c, m that of all
+    def __init__(
+        self, model: nn.Module, loss: Loss, settings: Settings, processes: Processes
+    ) -> None:
+        super().__init__()
+        self.model, self._loss = model, loss
+        self._settings, self._processes = settings, processes
+        self._device = device_of(model)
+        self.captured = _captured(model, settings) if settings.consistency else None
+        carried = settings.growth or settings.isometry
+        self.layers = CapturedLayers(model, processes) if carried else None
 
-    It is 0 where the features are a function of the class, and 1 where the class tells nothing.
+    def forward(self, joint: Batch, extra: Batch | None, pressure: float) -> tuple[Tensor, Tensor]:
+        """This process's part of the objective, and of the figures."""
+        loss, right, labels = self._run(joint)
+        total, apart = loss, torch.zeros_like(loss)
+        if self._settings.penalty:
+            norms = cast(Any, self.model).regularisation()
+            total = total + self._settings.penalty / self._processes.count * norms
+        if self.layers is not None:
+            weights = self._settings.isometry, self._settings.growth
+            share = self._processes.share(joint)
+            total = total + pressure * share * self.layers.take(*weights)
+        if self.captured is not None:
+            if joint.wants_numbers:
+                raise ValueError(
+                    f"consistency={self._settings.consistency} of a task that wants numbers; "
+                    "expected 0, since there are no classes"
+                )
+            features = labels.select(self.captured.take())
+            classes = joint.targets[joint.supervised].to(self._device)
+            counts = torch.bincount(classes)
+            if joint.is_series:
+                counts = counts * self._processes.sequence
+            apart = spread(features, labels.targets, counts, self._processes)
+            accuracy = right.clone()
+            self._processes.add_up(accuracy)
+            total = total + self._settings.consistency * accuracy**4 * apart
+        if extra is not None and self._processes.own(extra).inputs.shape[0]:
+            total = total + self._run(extra)[0]
+        figures = torch.stack([total, loss, right, apart])
+        return total, figures.detach()
 
-    Args:
-        features: (positions, size), of this process.
-        targets: (positions,) int64, their classes.
-        counts: (classes,), how many positions of all processes each class has.
-        processes: over which sums are added up.
+    def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
+        """Mean loss and share of right answers, each this process's part of it."""
+        count = int(joint.supervised.sum())
+        if count == 0:
+            raise ValueError("the task drew a batch without a supervised position")
+        if joint.is_series:
+            count *= self._processes.sequence  # each part's process has the answers to the whole
+        size = count * _mean_weight(joint)
+        batch = self._processes.own(joint)
+        labels = Labels.of(batch, self._device)
+        chosen = labels.select(self._logits(batch))
+        right = self._loss.right(chosen, labels.targets).sum()
+        loss = self._loss.total(chosen, labels.targets, labels.weights) / size
+        return loss, right.to(loss.dtype) / count, labels
 
-    Returns:
-        This process's part, a scalar: values and gradients add up to those of the whole; 0 if all
-        features are equal.
-    """
-    return cast(Tensor, _Spread.apply(features, targets, counts, processes))
+    def _logits(self, batch: Batch) -> Tensor:
+        """The model's answer, (batch, positions, outputs), without the cost of much padding."""
+        together = self.captured is not None or self.layers is not None
+        together = together or self._processes.sequence > 1
+        if together or not batch.is_series or not _mostly_padding(batch):
+            return self._call(batch)
+        groups = alike(batch.lengths)
+        answers = torch.cat([self._call(batch.part(rows).cut()) for rows in groups])
+        return answers[torch.cat(groups).argsort().to(answers.device)]
+
+    def _call(self, batch: Batch) -> Tensor:
+        device = self._device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.autocast):
+            logits = self.model(batch.inputs.to(device), lengths=batch.lengths.to(device))
+        return check_logits(logits, batch)
 
 
-class _Spread(torch.autograd.Function):
-    """The spread with its gradient, in a fraction of the time that automatic ones take.
+def _captured(model: nn.Module, settings: Settings) -> CapturedFeatures:
+    """What is compared within a class."""
+    if settings.consistent_states:
+        return CapturedFeatures(last_mixer_of(model), given=True)
+    return CapturedFeatures(head_of(model))
 
-    The variance around m is that within the classes and that between them, W + B with
-    B = Σ_c n_c |m_c − m|². Means need no gradient, because deviations from a mean sum to zero, so
 
-        ∂/∂z_p W / (W + B) = 2 / (W + B) · ((1 − s) (z_p − m_c) − s (m_c − m)),     s = W / (W + B)
+def _mean_weight(batch: Batch) -> float:
+    """Of the supervised positions; batches in which nothing counts have a loss of 0."""
+    if batch.weights is None:
+        return 1.0
+    supervised = batch.supervised.sum(1)
+    mean = float(batch.weights @ supervised.float()) / float(supervised.sum())
+    return mean or 1.0
 
-    which is a multiple of z_p and a vector that depends on the class alone.
-    """
 
-    @staticmethod
-    def forward(
-        ctx: Any, features: Tensor, targets: Tensor, counts: Tensor, processes: Processes
-    ) -> Tensor:
-        sums = features.new_zeros(counts.shape[0], features.shape[1])
-        sums.scatter_add_(0, targets.unsqueeze(1).expand_as(features), features)
-        processes.add_up(sums)
-        means = sums / counts.clamp_min(1).unsqueeze(1)
-        between = means - sums.sum(0) / counts.sum().clamp_min(1)
-        deviations = means.index_select(0, targets).sub_(features).flatten()
-        deviation = torch.dot(deviations, deviations)
-        within = deviation.clone()
-        processes.add_up(within)
-        whole = within + (between.square().sum(1) * counts).sum()
-        whole = whole.clamp_min(torch.finfo(whole.dtype).tiny)
-        ctx.save_for_backward(features, targets, means, between, within / whole, whole)
-        return deviation / whole
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        features, targets, means, between, share, whole = ctx.saved_tensors
-        scale = 2 * gradients[0] / whole
-        table = -scale * ((1 - share) * means + share * between)
-        gradient = table.index_select(0, targets).addcmul_(features, scale * (1 - share))
-        return gradient, None, None, None
+def _mostly_padding(batch: Batch) -> bool:
+    sequences, width = batch.inputs.shape[:2]
+    return sequences * width > MOSTLY * int(batch.lengths.sum())

@@ -17,7 +17,7 @@ from slicekit.training.average import Average
 from slicekit.training.checkpoints import Checkpoint
 from slicekit.training.curriculum import make_curriculum
 from slicekit.training.evaluation import PART, POSITIONS, Tally, device_of, tally
-from slicekit.training.gradients import Objective
+from slicekit.training.objective import Objective
 from slicekit.training.optimiser import (
     make_optimiser,
     restore_moments,

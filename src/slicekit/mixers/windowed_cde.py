@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from slicekit.checks import HALF, Lengths, check_lengths
 from slicekit.dispatch import autocast_off
+from slicekit.layers.log_ode import Places
 from slicekit.layers.state import State
-from slicekit.layers.windowed import Places
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import last_window
