@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from slicekit import figures
 from slicekit.bench import command, in_jax, mixers, report, scaling, structures, targets
 from slicekit.bench import contenders as who
 from slicekit.bench.contenders import CHUNKED, RECURRENT
+from slicekit.bench.memory import Worker, memory_worker
 from slicekit.bench.problems import Setting, Shape
 from slicekit.bench.races import FLOOR, Entrant
 from slicekit.bench.targets import Ratio, Target
@@ -31,6 +34,18 @@ def invoke(*arguments: str) -> Result:
 
 def written(folder: Path) -> dict:
     return json.loads((folder / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """A process that imports all contenders: seconds, so that one serves all tests."""
+    with memory_worker() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "memory_worker", lambda: nullcontext(worker))
 
 
 def test_structures_have_a_row_each_and_json(tmp_path: Path) -> None:
