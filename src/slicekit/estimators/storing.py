@@ -219,7 +219,7 @@ def _try(estimator: Any) -> None:
     if names is not None:
         strings = all(isinstance(name, str) for name in names)
         if len(names) != model.channels or not strings:
-            raise ValueError(f"it has channels called {names}, expected {model.channels} strings")
+            raise ValueError(f"it has channels called {names}; expected {model.channels} strings")
     values = torch.zeros(1, model.channels, dtype=torch.float64)
     origin = model.path.origin if isinstance(model, Stacked) else None
     times = torch.tensor([origin or 0.0], dtype=torch.float64)
