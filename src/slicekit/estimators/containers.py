@@ -104,11 +104,11 @@ def _in_order(frame: Any, first: Sequence[Any], names: list[str], told: str) -> 
     """
     columns = list(frame.columns)
     places = [i for i, c in enumerate(columns) if c not in first]
-    found = [str(columns[i]) for i in places]
-    if found != names:
-        if sorted(found) != sorted(names) or len(set(names)) < len(names):
-            raise ValueError(f"{told} has the channels {found}; expected {names}")
-        places = [places[found.index(name)] for name in names]
+    names_there = [str(columns[i]) for i in places]
+    if names_there != names:
+        if sorted(names_there) != sorted(names) or len(set(names)) < len(names):
+            raise ValueError(f"{told} has the channels {names_there}; expected {names}")
+        places = [places[names_there.index(name)] for name in names]
     return frame.iloc[:, [*(columns.index(c) for c in first), *places]]
 
 

@@ -104,8 +104,8 @@ def _apart(estimator: Any, x: Any, times: Any) -> tuple[Any, Any]:
     if not is_frame(x):
         return x, times
     given = None if times is None else [times]
-    (values,), own, _ = unpacked([x], given, channel_names(estimator))
-    return values, None if own is None else own[0]
+    (values,), stamps, _ = unpacked([x], given, channel_names(estimator))
+    return values, None if stamps is None else stamps[0]
 
 
 def _line(x: np.ndarray, start: int, end: int) -> np.ndarray:

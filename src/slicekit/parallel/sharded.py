@@ -200,22 +200,22 @@ class _Chain:
     log_norm: Tensor | None
 
     @classmethod
-    def gathered(cls, ranks: Ranks, own: Shard, dealt: _Dealt) -> "_Chain":
+    def gathered(cls, ranks: Ranks, here: Shard, dealt: _Dealt) -> "_Chain":
         """By one message."""
         state, log_norm = dealt.state, dealt.log_norm
         extra = [state] if log_norm is None else [state, log_norm]
-        sent = [*own.tensors(), *extra]
+        sent = [*here.tensors(), *extra]
         heard = ranks.gather("the transition of a shard", pack(sent))
         received = [unpack(x, sent) for x in heard]
-        shards = [own.with_tensors(x[: len(sent) - len(extra)]) for x in received]
+        shards = [here.with_tensors(x[: len(sent) - len(extra)]) for x in received]
         first = received[0][len(sent) - len(extra) :]
-        states = [Scaled.of(own.leaves, first[0])]
+        states = [Scaled.of(here.leaves, first[0])]
         for shard in shards:
             after = shard.act(states[-1])
             if log_norm is None:  # plain numbers, to which the inputs can be added
                 plain = after.plain()
                 after = Scaled.of(
-                    own.leaves, plain if shard.driven is None else plain + shard.driven
+                    here.leaves, plain if shard.driven is None else plain + shard.driven
                 )
             states.append(after)
         return cls(shards, states, first[1] if log_norm is not None else None)

@@ -190,7 +190,7 @@ def scaled(x: Tensor, shift: Tensor) -> Tensor:
     return x * torch.exp2(half.to(real)) * torch.exp2((shift - half).to(real))
 
 
-def _act(m: Tensor, e: Tensor, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def _act(m: Tensor, e: Tensor, x: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     """M 2^E x 2^own as a mantissa near one and its exponent; zero stays zero."""
     moduli = x.abs()
     seen = (moduli > 0) & moduli.isfinite()
@@ -200,7 +200,7 @@ def _act(m: Tensor, e: Tensor, x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     peak = peak.masked_fill(peak == least, 0)
     moved = m @ scaled(x, e.unsqueeze(-1) - peak)
     size = torch.frexp(moved.abs().amax(-2, keepdim=True))[1].long()
-    return scaled(moved, -size), own + peak + size
+    return scaled(moved, -size), exponent + peak + size
 
 
 def summarise(

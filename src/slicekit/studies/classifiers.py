@@ -119,7 +119,7 @@ class _Sample:
 
     def clocks(self) -> list[np.ndarray]:
         """When that was observed."""
-        return [own[kept] for own, kept in zip(self._stamps, self.times, strict=True)]
+        return [stamps[kept] for stamps, kept in zip(self._stamps, self.times, strict=True)]
 
     def interpolated(self) -> Cases:
         """The series as long as they were, with lines across what was dropped, or was missing."""

@@ -92,8 +92,8 @@ def is_on_disk(name: str, data: Folder | None = None) -> bool:
 
 def on_disk(data: Folder | None = None) -> list[str]:
     """All data sets that are there to be read, by name: those that are known, then others."""
-    found = names(data)
-    return [*(x for x in KNOWN if x in found), *(x for x in found if x not in KNOWN)]
+    here = names(data)
+    return [*(x for x in KNOWN if x in here), *(x for x in here if x not in KNOWN)]
 
 
 def has_classes(name: str, data: Folder | None = None) -> bool:

@@ -129,8 +129,8 @@ def _pull_jvp(
 
     floating = tuple(map(_is_floating, arrays))
 
-    def gradient(own: Arrays, given: Arrays) -> Arrays:
-        whole = _joined(arrays, own, floating)
+    def gradient(chosen: Arrays, given: Arrays) -> Arrays:
+        whole = _joined(arrays, chosen, floating)
 
         def value(leaves: Arrays) -> Arrays:
             return kernel.pure(_joined(whole, leaves, perturbed), outputs)

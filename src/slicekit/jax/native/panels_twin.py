@@ -29,8 +29,8 @@ def states_of(panels: Panels, arrays: Arrays, outputs: Arrays) -> Arrays:
     )
 
     def step(state: Array, x: Any) -> tuple[Array, Array]:
-        own, driven, factor = x
-        steps = own if index is None else tuple(a[own] for a in made.arrays()[:count])
+        here, driven, factor = x
+        steps = here if index is None else tuple(a[here] for a in made.arrays()[:count])
         state = state if factor is None else state / factor
         state = made.with_arrays((*steps, *made.arrays()[count:])).act(state)
         state = state if driven is None else state + driven
