@@ -1,6 +1,6 @@
 """Which scan is taken, why not the others, and how to add one, or a structure, from outside."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -9,12 +9,16 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.choices import Choice, explain
+from slicekit.estimators.pools.filters import FilterPool
+from slicekit.mixers import S6
+from slicekit.mixers.convolution import short_convolution
 from slicekit.native import available
 from slicekit.native.kinds import Kind
 from slicekit.scans import Recurrence, Recurrent, Scan, Solution, choice, lowering
 from slicekit.scans.lowering import Part, lower, lowers
 from slicekit.structures import DiagonalTransition, Structure
 from slicekit.structures.block_diagonal import Blocks
+from slicekit.structures.exponential import matrix_exponential
 from tests.market import CHANNELS, STRUCTURES, make_parameters
 
 needs_kernels = pytest.mark.skipif(not available(), reason="no native library")
@@ -102,12 +106,42 @@ def test_a_scan_that_was_asked_for_is_named() -> None:
     assert told == "scan of Diagonal(dim=8, scale=1.0): Chunked(size=4) (asked for)"
 
 
+def step_of_a_layer() -> None:
+    layer, x = sk.SLiCE(3, sk.Diagonal(8)), torch.randn(2, 3)
+    _, state = layer.step(x)
+    layer.step(x, state)
+
+
+def filters() -> None:
+    groups, x = (2, 8), torch.randn(3, 2, 9)
+    pool = FilterPool(0, 1, False, torch.eye(2), torch.rand(*groups, 9), torch.rand(*groups, 4))
+    pool.whole(x, torch.full((3,), 9), 1)
+
+
+SMALL = torch.rand(2, 5, 3)
+OTHERS: dict[str, Callable[[], object]] = {
+    "log-signatures": lambda: sk.SLiCE(3, sk.Dense(4), flow=sk.LogODE(2, 2))(SMALL),
+    "exponentials": lambda: matrix_exponential(torch.rand(2, 3, 3)),
+    "selective scan": lambda: S6(3, 2)(SMALL),
+    "short convolution": lambda: short_convolution(
+        SMALL, torch.zeros(2, 1, 3), torch.ones(3, 1, 2), None
+    ),
+    "step": step_of_a_layer,
+    "filter bank": filters,
+}
+
+
 @needs_kernels
-def test_other_kernels_explain_themselves_too() -> None:
-    layer = sk.SLiCE(3, sk.Dense(80), flow=sk.LogODE(2, 2))
-    what = {c.what: c for c in sk.explain(layer, torch.randn(2, 5, 3)).choices}
-    assert what["log-signatures"].taken == "kernel"
-    assert what["exponentials"].others == (("kernel", "torch's products are faster for 80 rows"),)
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_kernels_explain_themselves_too(what: str) -> None:
+    said = {choice.what: choice for choice in explain(OTHERS[what]).choices}
+    assert said[what] == Choice(what, "kernel", ())
+
+
+def test_a_kernel_that_is_not_taken_says_why() -> None:
+    (said,) = explain(matrix_exponential, torch.rand(2, 80, 80)).choices
+    assert said.taken == "torch"
+    assert said.others == (("kernel", "torch's products are faster for 80 rows"),)
 
 
 def test_transitions_nobody_knows_go_to_the_loop() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from slicekit.native import kernel
 from slicekit.native.arrays import Expected, plain
 from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.library import available, reason
 
 SIZES = (
     *("cases", "channels", "history", "length", "groups", "filters", "dilation"),
@@ -40,6 +41,11 @@ class Task(kernel.Task):
             "leaders": ((cases, groups, 2, filters), wide),
             "stretches": ((cases, groups, self.stretched, 5), wide),
         }
+
+
+def obstacle() -> str | None:
+    """Why there is no kernel; None if there is."""
+    return None if available() else reason()
 
 
 def pool(

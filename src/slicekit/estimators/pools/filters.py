@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_shape
+from slicekit.choices import kernel_serves
 from slicekit.estimators.pools.base import (
     Features,
     Memory,
@@ -33,7 +34,6 @@ from slicekit.estimators.pools.base import (
     increments,
 )
 from slicekit.native import filter_bank
-from slicekit.native.library import available
 from slicekit.paths import valid_mask
 
 FILTERS, TAPS, THRESHOLDS, STRETCHED = 8, 9, 4, 3
@@ -182,7 +182,7 @@ class FilterPool(Pool):
             "weights": self.weights,
             "thresholds": self.thresholds,
         }
-        if available():
+        if kernel_serves("filter bank", filter_bank.obstacle()):
             filter_bank.pool(
                 operands, sums, dilation=self.dilation, history=history, threads=threads
             )

@@ -66,11 +66,9 @@ class OuterChunks:
         rows, size = self.rank * self.size, (self.size, self.rank)
         system = self.decays.system(self.decayed[0])
         system = system.permute(0, 2, 1, 4, 3).reshape(-1, rows, rows)
-        unit = torch.eye(rows, dtype=system.dtype, device=system.device)
-        inverse = torch.linalg.solve_triangular(
-            -system, unit.expand_as(system), upper=False, unitriangular=True
+        inverse = (
+            inverse_of(system).to(self.right.dtype).view(-1, *size, *size).permute(0, 2, 1, 4, 3)
         )
-        inverse = inverse.to(self.right.dtype).view(-1, *size, *size).permute(0, 2, 1, 4, 3)
         return inverse.reshape(system.shape)
 
     @cached_property
@@ -182,6 +180,14 @@ class OuterChunks:
             if rank:
                 before.baddbmm_(pulls[j], inners[j].baddbmm_(thins[j], end))
         return begin, ends
+
+
+def inverse_of(system: Tensor) -> Tensor:
+    """T = (I - A)^-1 of strictly lower triangular A (..., rows, rows)."""
+    unit = torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
+    return torch.linalg.solve_triangular(
+        -system, unit.expand_as(system), upper=False, unitriangular=True
+    )
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
+from slicekit.scans.chunked.chunks import inverse_of
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -288,8 +289,9 @@ def low_rank_in_chunks(
     Inside a chunk let z_t = V_t^* x_t. Unrolling x_{t+1} = D_t x_t + U_t z_t + u_t gives
         z_t - Σ_{s<t} V_t^* D_{t-1}...D_{s+1} U_s z_s = V_t^* (D_{t-1}...D_0 x_0 + a_t),
     where a_t is what the inputs alone make of a zero state: a unit lower-triangular system of size
-    (steps x rank). Given all z, the states follow from a diagonal recurrence. The products of
-    diagonals are built up by multiplication only, so diagonals may be zero.
+    (steps x rank), that of `chunks`. There inputs are outer products and no state is asked for;
+    here every state is, and follows from all z by a diagonal recurrence. The products of diagonals
+    are built up by multiplication only, so diagonals may be zero.
     """
     if reverse:
         flipped = transition.map(lambda x: x.flip(0))
@@ -328,10 +330,7 @@ def low_rank_in_chunks(
         if u is not None:
             driven[:, :, rows] = v @ alone
             alone = torch.addcmul(u[:, t], d[:, t].unsqueeze(-1), alone)
-    unit = torch.eye(size * rank, dtype=d.dtype, device=d.device)
-    inverse = torch.linalg.solve_triangular(
-        unit - system, unit.expand_as(system), upper=False, unitriangular=True
-    )
+    inverse = inverse_of(system)
 
     starts = state.new_empty(chunks, *state.shape)
     inner = state.new_empty(chunks, batch, size * rank, columns)

@@ -5,7 +5,10 @@
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
-one panel kernel takes; `made` takes all others.
+one panel kernel takes; `made` takes all others. Both hand the same problem (`Run.panels`) to the
+same kernel. They are two because of what stands before it: a description that can be traced, checks
+of the state, a source and a list of scans to choose from take half as long again as all of a tiny
+solve does on this way, and a layer's initial state and drive are part of the operator here alone.
 """
 
 from collections.abc import Sequence
