@@ -20,3 +20,9 @@ MIXERS: dict[str, Callable[[], Any]] = {
 }
 
 every_mixer = pytest.mark.parametrize("name", MIXERS)
+
+SAME_GRAPH = ("lstm-forget", "slstm-recurrent", "slstm-late", "mlstm-wide", "lru-ring")
+SAME_GRAPH += ("s6-constant", "attention-slow")
+"""They differ from others of their class in sizes and initial values alone."""
+
+every_graph = pytest.mark.parametrize("name", [x for x in MIXERS if x not in SAME_GRAPH])

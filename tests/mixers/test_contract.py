@@ -8,7 +8,7 @@ from torch import Tensor
 
 from slicekit import SequenceModel, State, load, save
 from slicekit.layers import Block
-from tests.mixers.market import MIXERS, every_mixer
+from tests.mixers.market import MIXERS, every_graph, every_mixer
 
 BATCH, LENGTH = 3, 13
 
@@ -205,7 +205,7 @@ def test_autocast(name: str) -> None:
     assert all(g.isfinite().all() for g in gradients(z, mixer, x))
 
 
-@every_mixer
+@every_graph
 def test_compiled_it_gives_the_same(name: str) -> None:
     torch.compiler.reset()
     mixer = make(name)
