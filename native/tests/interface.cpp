@@ -9,6 +9,7 @@
 #include "slicekit_selective.h"
 #include "slicekit_shared_factors.h"
 #include "slicekit_short_convolution.h"
+#include "slicekit_slstm.h"
 #include "slicekit_sparse.h"
 #include "slicekit_sparse_table.h"
 #include "slicekit_step.h"
@@ -524,6 +525,87 @@ void try_short_convolution(Trial &trial, std::mt19937 &source) {
       });
 }
 
+// Leaves: filtered, x, gates, recurrent, bias, hidden, cell, normaliser, stabiliser.
+template <class Real>
+void try_slstm(Trial &trial, std::mt19937 &source) {
+  const int64_t heads = 2, n = 19, width = heads * n, lanes = 64 / sizeof(Real);
+  const int64_t kept = SLICEKIT_SLSTM_KEPT * ((n + lanes - 1) / lanes * lanes);
+  Arrays<double> leaves;
+  for (int64_t count : {BATCH * LENGTH * width, BATCH * LENGTH * width}) {
+    leaves.push_back(random_numbers(source, count, 1));
+  }
+  for (int64_t count : {heads * 4 * n * n, heads * 4 * n * n, heads * 4 * n}) {
+    leaves.push_back(random_numbers(source, count, 0.2));
+  }
+  for (int i = 0; i < 4; ++i) leaves.push_back(random_numbers(source, BATCH * width, 1));
+  for (double &x : leaves[7]) x = 1 + std::fabs(x);
+  trial.run<Real>(
+      "sLSTM", leaves,
+      [=](const Arrays<double> &x) {
+        Array<double> outputs(BATCH * LENGTH * width);
+        for (int64_t b = 0; b < BATCH; ++b) {
+          for (int64_t head = 0; head < heads; ++head) {
+            const int64_t at = (b * heads + head) * n;
+            Array<double> h(&x[5][at], &x[5][at] + n);
+            Arrays<double> memory;
+            for (int i = 6; i < 9; ++i) memory.emplace_back(&x[i][at], &x[i][at] + n);
+            for (int64_t t = 0; t < LENGTH; ++t) {
+              const int64_t element = (b * LENGTH + t) * width + head * n;
+              Array<double> gate(4 * n);
+              for (int64_t q = 0; q < 4; ++q) {
+                for (int64_t e = 0; e < n; ++e) {
+                  double &total = gate[q * n + e] = x[4][(head * 4 + q) * n + e];
+                  for (int64_t k = 0; k < n; ++k) {
+                    total += x[2][((head * 4 + q) * n + e) * n + k] * x[q < 2 ? 0 : 1][element + k];
+                    total += x[3][((head * n + k) * 4 + q) * n + e] * h[k];
+                  }
+                }
+              }
+              for (int64_t e = 0; e < n; ++e) {
+                double &c = memory[0][e], &norm = memory[1][e], &m = memory[2][e];
+                const double held = m - std::log1p(std::exp(-gate[n + e])), i = gate[e];
+                m = std::fmax(i, held);
+                c = std::exp(held - m) * c;
+                norm = std::exp(held - m) * norm + std::exp(i - m);
+                c += std::exp(i - m) * std::tanh(gate[2 * n + e]);
+                outputs[element + e] = h[e] = c / norm / (1 + std::exp(-gate[3 * n + e]));
+              }
+            }
+          }
+        }
+        return outputs;
+      },
+      [=](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        Arrays<Real> last(4, unwritten<Real>(BATCH * width)), in_last(4, Array<Real>(BATCH * width, 0));
+        Array<Real> keep = unwritten<Real>(heads * BATCH * LENGTH * kept);
+        slicekit_slstm q = {};
+        q.real = sizeof(Real);
+        q.batch = BATCH, q.length = LENGTH, q.heads = heads, q.dim = n, q.threads = 1;
+        q.filtered = x[0].data(), q.x = x[1].data(), q.gates = x[2].data();
+        q.recurrent = x[3].data(), q.bias = x[4].data(), q.hidden = x[5].data();
+        q.cell = x[6].data(), q.normaliser = x[7].data(), q.stabiliser = x[8].data();
+        q.outputs = found.outputs.data(), q.kept = keep.data();
+        q.last_hidden = last[0].data(), q.last_cell = last[1].data();
+        q.last_normaliser = last[2].data(), q.last_stabiliser = last[3].data();
+        q.in_outputs = weights.data();
+        q.in_last_hidden = in_last[0].data(), q.in_last_cell = in_last[1].data();
+        q.in_last_normaliser = in_last[2].data(), q.in_last_stabiliser = in_last[3].data();
+        q.in_filtered = found.gradients[0].data(), q.in_x = found.gradients[1].data();
+        q.in_gates = found.gradients[2].data(), q.in_recurrent = found.gradients[3].data();
+        q.in_bias = found.gradients[4].data(), q.in_hidden = found.gradients[5].data();
+        q.in_cell = found.gradients[6].data(), q.in_normaliser = found.gradients[7].data();
+        q.in_stabiliser = found.gradients[8].data();
+        std::vector<char> forward(slicekit_slstm_forward_work(&q));
+        std::vector<char> backward(slicekit_slstm_backward_work(&q));
+        q.work = forward.data(), q.work_bytes = static_cast<int64_t>(forward.size());
+        found.status = slicekit_slstm_forward(&q);
+        q.work = backward.data(), q.work_bytes = static_cast<int64_t>(backward.size());
+        found.status |= slicekit_slstm_backward(&q);
+        return found;
+      });
+}
+
 // Depth 2: the increment of the window, and the area that each pair of channels encloses.
 template <class Real>
 void try_log_signatures(Trial &trial, std::mt19937 &source) {
@@ -673,6 +755,7 @@ void try_all(Trial &trial) {
   try_sparse_table<Real>(trial, source);
   try_selective<Real>(trial, source);
   try_short_convolution<Real>(trial, source);
+  try_slstm<Real>(trial, source);
   try_log_signatures<Real>(trial, source);
 }
 

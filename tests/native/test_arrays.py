@@ -14,6 +14,7 @@ from slicekit.native import (
     reason,
     selective,
     short_convolution,
+    slstm,
 )
 from slicekit.native.arrays import address, plain
 from slicekit.native.increments import SHARED_FACTORS, SPARSE
@@ -103,6 +104,13 @@ DOORS: dict[str, Callable[[], object]] = {
     "selective, lengths": lambda: selective.forward(SELECTIVE, torch.ones(2, dtype=torch.int64)),
     "convolution": lambda: short_convolution.forward(
         [ONE, torch.ones(1, 1, 3), torch.ones(2, 1, 2), None], False
+    ),
+    "sLSTM": lambda: slstm.forward(
+        [ONE[None]] * 2
+        + [torch.ones(2, 4, 3, 3), torch.ones(2, 3, 4, 2), torch.ones(2, 4, 3)]
+        + [ONE] * 4,
+        None,
+        False,
     ),
     "step": lambda: StepPlan([(Kind.BLOCKS, 4096, 4096, 0)], [[torch.zeros(1)]], 1, 3, 0.1),
     "step, places": lambda: StepPlan([(Kind.SPARSE, 2, 2, 0)], [[torch.zeros(2)] * 2], 1, 3, 0.1),

@@ -21,3 +21,9 @@ def of_slstm(keep: bool, operands: list[Shape]) -> int:
     """The recurrent products of each step: driven is (length, heads, batch, 4, dim)."""
     driven, recurrent, _ = operands
     return 2 * driven[0] * driven[2] * math.prod(recurrent)
+
+
+def of_slstm_sequences(keep: bool, operands: list[Shape]) -> int:
+    """The products of each step with the maps from inputs and from hidden states to the gates."""
+    x, gates, recurrent = operands[1:4]
+    return 2 * x[0] * x[1] * (math.prod(gates) + math.prod(recurrent))

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from slicekit.checks import check_finite, check_whole
-from slicekit.layers.state import State, last_valid
+from slicekit.layers.state import State
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import ShortConvolution
@@ -31,8 +30,7 @@ from slicekit.mixers.headwise import (
     check_dropout,
     small_init,
 )
-from slicekit.mixers.slstm_recurrence import CLOSED, slstm_recurrence
-from slicekit.paths import valid_mask
+from slicekit.mixers.slstm_sequences import slstm_sequences
 
 CARRIED = ("hidden", "cell", "normaliser", "stabiliser")
 
@@ -105,8 +103,8 @@ class SLSTM(Mixer):
 
     The state holds "hidden", "cell", "normaliser" and "stabiliser", each (batch, heads, dim), and
     with a convolution its "window" (batch, kernel - 1, width). There is no parallel form: a loop
-    runs over time, with all products with the input done before it. It gives first derivatives
-    only. The norm keeps its scales otherwise than the authors' package, see `HeadLayerNorm`.
+    runs over time, in a C++ kernel on the CPU. It gives first derivatives only. The norm keeps its
+    scales otherwise than the authors' package, see `HeadLayerNorm`.
 
     Example:
         >>> SLSTM(8, heads=2)(torch.randn(2, 5, 8)).shape
@@ -139,7 +137,7 @@ class SLSTM(Mixer):
         self.heads, self.dim, self.kernel = heads, width // heads, kernel
         self.forget_bias, self.recurrent_bound = forget_bias, recurrent_bound
         dim = self.dim
-        self.convolution = ShortConvolution(width, kernel) if kernel else None
+        self.convolution = ShortConvolution(width, kernel, activation=True) if kernel else None
         self.gates = nn.Parameter(small_init(torch.empty(heads, 4, dim, dim), width))
         recurrent = torch.empty(heads, dim, 4, dim).uniform_(-recurrent_bound, recurrent_bound)
         self.recurrent = nn.Parameter(recurrent)
@@ -161,44 +159,23 @@ class SLSTM(Mixer):
         return State(carried)
 
     def mix(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
-        """All products with the input at once, then the loop over time."""
+        """Filter, and run the loop over time, in float32 for half precision."""
+        work = state["hidden"].dtype
         after: dict[str, Tensor] = {}
         filtered = x
         if self.convolution is not None:
             filtered, after["window"] = self.convolution(x, state["window"], lengths)
-            filtered = functional.silu(filtered)
-        driven = self._driven(filtered, x, lengths, state["hidden"].dtype)
-        before = torch.stack([state[name].transpose(0, 1) for name in CARRIED])
-        recurrent = self.recurrent.flatten(2).to(driven.dtype)
-        hidden, last = slstm_recurrence(driven, recurrent, before)
-        hidden = hidden.permute(2, 0, 1, 3)
-        carried = {
-            name: end.transpose(0, 1) for name, end in zip(CARRIED, last.unbind(0), strict=True)
-        }
-        if lengths is not None:
-            some = (lengths > 0).view(-1, 1, 1)
-            carried["hidden"] = torch.where(some, last_valid(hidden, lengths), state["hidden"])
+        hidden, last = slstm_sequences(
+            filtered.to(work).unflatten(-1, (self.heads, self.dim)),
+            x.to(work).unflatten(-1, (self.heads, self.dim)),
+            self.gates.to(work),
+            self.recurrent.to(work),
+            self.bias.to(work),
+            [state[name] for name in CARRIED],
+            lengths,
+        )
         y = self.norm(self.dropout(hidden)).flatten(2)
-        return y, State(carried | after)
-
-    def _driven(
-        self, filtered: Tensor, x: Tensor, lengths: Tensor | None, work: torch.dtype
-    ) -> Tensor:
-        """Pre-activations (length, heads, batch, 4, dim) without the recurrent part."""
-
-        def product(of: Tensor, gates: Tensor) -> Tensor:
-            folded = of.unflatten(-1, (self.heads, self.dim))
-            return torch.einsum("blhd,hged->lhbge", folded, gates.to(of.dtype))
-
-        driven = torch.cat(
-            [product(filtered, self.gates[:, :2]), product(x, self.gates[:, 2:])], 3
-        ).to(work)
-        driven = driven + self.bias.to(work).unsqueeze(1)
-        if lengths is None:
-            return driven
-        valid = valid_mask(lengths, x.shape[1]).mT[:, None, :, None, None]
-        held = driven.new_tensor([CLOSED, -CLOSED, 0.0, 0.0]).unsqueeze(-1)  # i = 0, f = 1
-        return torch.where(valid, driven, held)
+        return y, State(dict(zip(CARRIED, last, strict=True)) | after)
 
     def configuration(self) -> dict[str, Any]:
         """The arguments that make this mixer again, but for its parameters."""
