@@ -72,8 +72,8 @@ def test_tables_of_a_record_are_the_same_when_it_is_read_again(tmp_path: Path) -
 def test_models_with_the_same_seeds_share_a_command() -> None:
     found = [*outcomes("bd-slice", "de-lncde", seeds=(0, 1)), *outcomes("d-slice")]
     assert commands(STUDY, found) == [
-        "slicekit study a5-lengths --models bd-slice,de-lncde --seeds 0,1 --steps 3000 --batch 256",
-        "slicekit study a5-lengths --models d-slice --seeds 0 --steps 3000 --batch 256",
+        "slicekit study a5-lengths --models bd-slice,de-lncde --seeds 0,1 --steps 6000 --batch 256",
+        "slicekit study a5-lengths --models d-slice --seeds 0 --steps 6000 --batch 256",
     ]
     layers = make("a5-layers")
     (plan,) = layers.wanted(Choice(models=("bd-slice",), lengths=(5,), recipe="paper"), {})

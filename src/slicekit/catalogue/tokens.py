@@ -7,6 +7,8 @@ code and 100,000 steps. Their recipe `fast` is one for all of them: a learned h_
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
 grow, and a pressure on the steps to be isometries, or, where a structure has none and where states
 must be forgotten, on disturbances of the states not to grow; see `slicekit.training.pressure`.
+Matrices with bounded entries (Walsh-Hadamard) can't grow to what short steps would need: on word
+problems their steps have length 1, and their states are projective.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -53,12 +55,13 @@ WORDS = "words"
 LANGUAGES = "languages"
 
 FAST_WORDS = Settings(
-    steps=3000,
+    steps=6000,
     rate=4e-3,
     decay=0.0,
     consistency=30.0,
-    isometry=3000.0,
-    pressure_steps=1500,
+    consistent_states=True,
+    isometry=300.0,
+    pressure_steps=3000,
     mixed_lengths=False,
     grow_at=0.9,
     grow_factor=1.6,
@@ -67,8 +70,19 @@ FAST_WORDS = Settings(
 )
 """Ours for the paper's structures on word problems."""
 
-WITHOUT_ISOMETRIES = {"isometry": 0.0, "growth": 30.0, "pressure_first": 1e-3}
+WITHOUT_ISOMETRIES = {
+    "steps": 3000,
+    "consistent_states": False,
+    "isometry": 0.0,
+    "growth": 30.0,
+    "pressure_first": 1e-3,
+    "pressure_steps": 1500,
+}
 """And what differs where no step but the identity is an isometry."""
+
+BOUNDED = {"steps": 8000, "rate": 1e-2, "warmup": 0.02, "isometry": 0.0}
+"""And where matrices are bounded: steps are long and states projective, and nothing is kept from
+growing."""
 
 FAST_LANGUAGES = Settings(
     steps=2500,
@@ -185,6 +199,9 @@ def undisturbed(structure: Structure, words: bool) -> Recipe:
     stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
     if not words:
         return Recipe(stack, FAST_LANGUAGES, width, layers=2)
+    if getattr(structure, "bounded", False):
+        stack = replace(stack, dt=1.0, projective=True)
+        return Recipe(stack, replace(FAST_WORDS, **BOUNDED), width)
     settings = FAST_WORDS if structure.has_isometries else replace(FAST_WORDS, **WITHOUT_ISOMETRIES)
     return Recipe(stack, settings, width)
 
