@@ -39,7 +39,7 @@ def slstm_sequences(
         recurrent: (heads, dim, 4, dim), from a unit, to a gate's unit.
         bias: (heads, 4, dim).
         state: hidden, cell, normaliser and stabiliser, each (batch, heads, dim).
-        lengths: (batch,) int64, or None. Past the end both inputs are zero, and outputs are free.
+        lengths: (batch,) int64, or None. Past the end both inputs are zero, and so are the outputs.
 
     Returns:
         The hidden states (batch, length, heads, dim), and the four tensors of the last state.
@@ -77,6 +77,7 @@ def in_torch(
     if lengths is not None:
         some = (lengths > 0).view(-1, 1, 1)
         after[0] = torch.where(some, last_valid(hidden, lengths), state[0])
+        hidden = torch.where(valid_mask(lengths, x.shape[1])[..., None, None], hidden, 0.0)
     return hidden, after
 
 
