@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from slicekit import Dense, SequenceModel, SLiCE
+from slicekit import Dense, Mean, SequenceModel, SLiCE, tasks
 from slicekit.tasks import Batch
 from slicekit.tasks.losses import CrossEntropy
-from slicekit.training import Settings
+from slicekit.training import Settings, train
 from slicekit.training.captured import head_of, last_mixer_of
 from slicekit.training.objective import Objective
 from slicekit.training.processes import Processes
@@ -88,6 +88,20 @@ def test_states_may_be_compared_in_place_of_features() -> None:
     )
     with pytest.raises(ValueError, match="Reader has no block with a mixer"):
         Objective(Reader(), CrossEntropy(), settings, Processes())
+
+
+def test_states_of_a_model_that_answers_once_are_not_compared() -> None:
+    areas = tasks.make("areas")
+    model = SequenceModel(
+        channels=areas.channels,
+        outputs=areas.outputs,
+        width=4,
+        mixer=lambda width: SLiCE(width, Dense(width)),
+        pool=Mean(),
+    )
+    settings = Settings(steps=1, batch=4, consistency=1.0, consistent_states=True)
+    with pytest.raises(ValueError, match="stand at 64 positions and the answers at 1; expected"):
+        train(model, areas, settings)
 
 
 def test_nothing_listens_after_training() -> None:

@@ -3,12 +3,12 @@
 The paper's seven structures have the sizes of its state tracking experiments: 1024 non-zero entries
 a matrix and one layer on word problems, 512 and two layers on regular languages. Their recipe
 `paper` has h_0 from the first input, Euler steps of length 1/40, the initialisation of the authors'
-code and 100,000 steps. Their recipe `fast` is one for all of them: a learned h_0, steps of length
+code and 100,000 steps. Their recipe `fast` is one for all but two: a learned h_0, steps of length
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
-grow, and a pressure on the steps to be isometries, or, where a structure has none and where states
-must be forgotten, on disturbances of the states not to grow; see `slicekit.training.pressure`.
-Matrices with bounded entries (Walsh-Hadamard) can't grow to what short steps would need: on word
-problems their steps have length 1, and their states are projective.
+grow, and a pressure on the steps to be isometries. Where a structure has none (sparse), and where
+states must be forgotten, it is on disturbances of the states not to grow; see
+`slicekit.training.pressure`. Matrices with bounded entries (Walsh-Hadamard) can't grow to what
+short steps would need: on word problems their steps have length 1, and their states are projective.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.

@@ -120,7 +120,7 @@ class _Terms(nn.Module):
                     f"consistency={self._settings.consistency} of a task that wants numbers; "
                     "expected 0, since there are no classes"
                 )
-            features = labels.select(self.captured.take())
+            features = labels.select(self._caught(joint))
             classes = joint.targets[joint.supervised].to(self._device)
             counts = torch.bincount(classes)
             if joint.is_series:
@@ -133,6 +133,19 @@ class _Terms(nn.Module):
             total = total + self._run(extra)[0]
         figures = torch.stack([total, loss, right, apart])
         return total, figures.detach()
+
+    def _caught(self, joint: Batch) -> Tensor:
+        """What is compared, (batch, positions, size)."""
+        assert self.captured is not None
+        features = self.captured.take()
+        places = self._processes.own(joint).supervised.shape
+        if features.shape[:2] != places:
+            raise ValueError(
+                f"consistent_states={self._settings.consistent_states}, but the vectors to compare "
+                f"stand at {features.shape[1]} positions and the answers at {places[1]}; expected "
+                "a model that answers at every position, or consistent_states=False"
+            )
+        return features
 
     def _run(self, joint: Batch) -> tuple[Tensor, Tensor, Labels]:
         """Mean loss and share of right answers, each this process's part of it."""
