@@ -39,6 +39,19 @@ enum { SLICEKIT_NOT_FINITE = 100 };
 SLICEKIT_API int64_t slicekit_step(const slicekit_step_plan *plan, const void *x, const void *state,
                                    void *out);
 
+/* Of states exp(log_norm) * direction, for the projective step. */
+typedef struct {
+  const void *log_norm; /* (batch) */
+  void *out_log_norm;   /* (batch) */
+  void *unit;           /* work space for (batch, dim) numbers */
+} slicekit_step_norms;
+
+/* The same with direction and log-norm carried apart: state and out are directions. A state's own
+ * norm counts; one of zeros stays zero, with the logarithm of the smallest normal number added. */
+SLICEKIT_API int64_t slicekit_step_projective(const slicekit_step_plan *plan, const void *x,
+                                              const void *state, void *out,
+                                              const slicekit_step_norms *norms);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,7 +2,9 @@
 
 #include <math.h>
 
+#include "directions.hpp"
 #include "exponential_lanes.hpp"
+#include "expm1.hpp"
 #include "simd.hpp"
 #include "slicekit_step.h"
 
@@ -24,6 +26,15 @@ struct Increment {
     return k ? x[k - 1] * dt : dt;
   }
 };
+
+// tanh x = E / (E + 2) with E = e^2x - 1; beyond 20 it is 1 to the last digit.
+template <class Real>
+SLICEKIT_INLINE Vector<Real> hyperbolic_tangent(Vector<Real> x) {
+  x = x > Real(20) ? broadcast<Real>(20) : x;
+  x = x < Real(-20) ? broadcast<Real>(-20) : x;
+  const Vector<Real> e = Exponential<Real>(x + x).minus_one();
+  return e / (e + 2);
+}
 
 // to[0..count) = Σ_k Δω^k from[k, 0..count), for count <= AT_ONCE and rows `width` apart.
 template <class Real>
@@ -154,55 +165,44 @@ struct Step {
     });
   }
 
-  void hadamard() const {
-    const Real *values = static_cast<const Real *>(part.parameters[0]);
-    for (int64_t i = 0; i < part.dim; ++i) {
-      Real d = 0;
-      for (int64_t k = 0; k < channels; ++k) {
-        const Real value = values[k * part.dim + i];
-        d += increment[k] * (part.option ? Real(tanh(value)) : value);
-      }
-      out[i] = d * h[i];
-    }
-    for (int64_t s = 1; s < part.dim; s *= 2) {
-      for (int64_t i = 0; i < part.dim; i += 2 * s) {
-        for (int64_t j = i; j < i + s; ++j) {
-          const Real x = out[j], y = out[j + s];
-          out[j] = x + y;
-          out[j + s] = x - y;
-        }
-      }
-    }
-    const Real scale = 1 / Real(sqrt(double(part.dim)));
-    for (int64_t i = 0; i < part.dim; ++i) out[i] = h[i] + out[i] * scale;
-  }
-
-  void sparse() const {
-    const Real *values = static_cast<const Real *>(part.parameters[0]);
-    const int64_t *places = static_cast<const int64_t *>(part.parameters[1]);
-    const int64_t n = part.dim;
-    keep_state();
-    for (int64_t e = 0; e < part.size; ++e) {
-      const int64_t column = places[e] % n, row = places[e] / n % n;
-      out[row] += increment[places[e] / (n * n)] * values[e] * h[column];
-    }
-  }
-
   void shared_factors() const {
-    const int64_t r = part.size, n = part.dim;
-    const Real *left = static_cast<const Real *>(part.parameters[1]);
-    const Real *right = static_cast<const Real *>(part.parameters[2]);
-    pieces(0, n, [&](int64_t first, int64_t count, const Real *d) {
+    pieces(0, part.dim, [&](int64_t first, int64_t count, const Real *d) {
       for (int64_t i = 0; i < count; ++i) out[first + i] = h[first + i] + d[i] * h[first + i];
     });
-    for (int64_t k = 0; k < channels; ++k, left += n * r, right += n * r) {
-      Real inner[MOST_RANK] = {};
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t s = 0; s < r; ++s) inner[s] += right[i * r + s] * h[i];
+    switch (part.size) {
+      case 1: return low_rank_of_each<1>(1);
+      case 2: return low_rank_of_each<2>(2);
+      case 4: return low_rank_of_each<4>(4);
+      case 8: return low_rank_of_each<8>(8);
+      default: return low_rank_of_each<MOST_RANK>(part.size);
+    }
+  }
+
+  // out += Σ_k Δω^k U_k V_k^T h, with r <= R; sums of several rows run beside each other.
+  template <int64_t R>
+  SLICEKIT_INLINE void low_rank_of_each(int64_t r) const {
+    constexpr int64_t BESIDE = R <= 8 ? 8 : 1;
+    const int64_t n = part.dim, rank = R < MOST_RANK ? R : r, whole = n / BESIDE * BESIDE;
+    const Real *left = static_cast<const Real *>(part.parameters[1]);
+    const Real *right = static_cast<const Real *>(part.parameters[2]);
+    for (int64_t k = 0; k < channels; ++k, left += n * rank, right += n * rank) {
+      Real sums[BESIDE * R] = {}, inner[R] = {};
+      for (int64_t i = 0; i < whole; i += BESIDE) {
+        for (int64_t j = 0; j < BESIDE; ++j) {
+          for (int64_t s = 0; s < rank; ++s) {
+            sums[j * rank + s] += right[(i + j) * rank + s] * h[i + j];
+          }
+        }
       }
-      for (int64_t s = 0; s < r; ++s) inner[s] *= increment[k];
+      for (int64_t e = 0; e < BESIDE * rank; ++e) inner[e % rank] += sums[e];
+      for (int64_t i = whole; i < n; ++i) {
+        for (int64_t s = 0; s < rank; ++s) inner[s] += right[i * rank + s] * h[i];
+      }
+      for (int64_t s = 0; s < rank; ++s) inner[s] *= increment[k];
       for (int64_t i = 0; i < n; ++i) {
-        for (int64_t s = 0; s < r; ++s) out[i] += left[i * r + s] * inner[s];
+        Real total = 0;
+        for (int64_t s = 0; s < rank; ++s) total += left[i * rank + s] * inner[s];
+        out[i] += total;
       }
     }
   }
@@ -212,8 +212,6 @@ struct Step {
       case SLICEKIT_BLOCKS: return part.option ? exponentiated() : blocks();
       case SLICEKIT_SKEW: return exponentiated();
       case SLICEKIT_LOW_RANK: return low_rank();
-      case SLICEKIT_HADAMARD: return hadamard();
-      case SLICEKIT_SPARSE: return sparse();
       default: return shared_factors();
     }
   }
@@ -222,30 +220,156 @@ struct Step {
   static constexpr int64_t SCRATCH = 20 * B * B * LANES<Real>;
 };
 
+// One part of all sequences, whose rows stand `dim` apart; for what is best read once for all.
 template <class Real>
-int64_t run_steps(const slicekit_step_plan &plan, const Real *x, const Real *state, Real *out) {
-  const int64_t given = plan.dt == 0 ? plan.channels : plan.channels - 1;
-  Real total = 0;
-  for (int64_t b = 0; b < plan.batch; ++b, x += given) {
-    for (int64_t p = 0; p < plan.parts; ++p) {
-      const slicekit_step_part &part = plan.part[p];
-      Step<Real>{part, plan.channels, {x, Real(plan.dt)}, state, out}.run();
-      for (int64_t i = 0; i < part.dim; ++i) total += out[i] - out[i];
-      state += part.dim, out += part.dim;
+struct Steps {
+  const slicekit_step_plan &plan;
+  const slicekit_step_part &part;
+  const Real *x, *state;
+  Real *out;
+
+  Increment<Real> increment(int64_t b) const {
+    const int64_t given = plan.dt == 0 ? plan.channels : plan.channels - 1;
+    return {x + b * given, Real(plan.dt)};
+  }
+
+  void hadamard() const {
+    const Real *values = static_cast<const Real *>(part.parameters[0]);
+    const int64_t n = part.dim;
+    Real piece[AT_ONCE];
+    for (int64_t first = 0; first < n; first += AT_ONCE) {
+      const int64_t count = least(AT_ONCE, n - first);
+      for (int64_t k = 0; k < plan.channels; ++k) {
+        const Real *from = values + k * n + first;
+        if (part.option) {
+          bounded(count, from, piece);
+          from = piece;
+        }
+        for (int64_t b = 0; b < plan.batch; ++b) {
+          Real *to = out + b * plan.dim + first;
+          const Real factor = increment(b)[k];
+          for (int64_t i = 0; i < count; ++i) to[i] = (k ? to[i] : Real(0)) + factor * from[i];
+        }
+      }
+    }
+    const Real scale = 1 / Real(sqrt(double(n)));
+    for (int64_t b = 0; b < plan.batch; ++b) {
+      const Real *h = state + b * plan.dim;
+      Real *to = out + b * plan.dim;
+      for (int64_t i = 0; i < n; ++i) to[i] *= h[i];
+      transformed(n, to);
+      for (int64_t i = 0; i < n; ++i) to[i] = h[i] + to[i] * scale;
     }
   }
+
+  static void bounded(int64_t count, const Real *from, Real *to) {
+    constexpr int64_t V = WIDTH<Real>;
+    for (int64_t first = 0; first < count; first += V) {
+      Real few[V] = {};
+      const int64_t some = least(V, count - first);
+      for (int64_t i = 0; i < some; ++i) few[i] = from[first + i];
+      store(few, hyperbolic_tangent<Real>(load(few)));
+      for (int64_t i = 0; i < some; ++i) to[first + i] = few[i];
+    }
+  }
+
+  // The Walsh-Hadamard transform, not divided by anything.
+  static void transformed(int64_t n, Real *x) {
+    for (int64_t s = 1; s < n; s *= 2) {
+      for (int64_t i = 0; i < n; i += 2 * s) {
+        for (int64_t j = i; j < i + s; ++j) {
+          const Real a = x[j], b = x[j + s];
+          x[j] = a + b;
+          x[j + s] = a - b;
+        }
+      }
+    }
+  }
+
+  void sparse() const {
+    const Real *values = static_cast<const Real *>(part.parameters[0]);
+    const int64_t *places = static_cast<const int64_t *>(part.parameters[1]);
+    const int64_t n = part.dim;
+    for (int64_t b = 0; b < plan.batch; ++b) {
+      for (int64_t i = 0; i < n; ++i) out[b * plan.dim + i] = state[b * plan.dim + i];
+    }
+    int64_t start = 0, row = 0, k = 0;  // of the row of the last entry, where the next may stand too
+    for (int64_t e = 0; e < part.size; ++e) {
+      if (places[e] < start || places[e] >= start + n) {
+        const int64_t rows = places[e] / n;
+        start = rows * n, row = rows % n, k = rows / n;
+      }
+      const int64_t column = places[e] - start;
+      for (int64_t b = 0; b < plan.batch; ++b) {
+        out[b * plan.dim + row] += increment(b)[k] * values[e] * state[b * plan.dim + column];
+      }
+    }
+  }
+
+  void run() const {
+    if (part.kind == SLICEKIT_HADAMARD) return hadamard();
+    if (part.kind == SLICEKIT_SPARSE) return sparse();
+    for (int64_t b = 0; b < plan.batch; ++b) {
+      const int64_t at = b * plan.dim;
+      Step<Real>{part, plan.channels, increment(b), state + at, out + at}.run();
+    }
+  }
+};
+
+// x - x is zero unless x is not finite.
+template <class Real>
+int64_t finite(int64_t count, const Real *x) {
+  constexpr int64_t V = WIDTH<Real>;
+  const int64_t whole = count / V * V;
+  Vector<Real> totals = {};
+  for (int64_t i = 0; i < whole; i += V) totals += load(x + i) - load(x + i);
+  Real total = sum(totals);
+  for (int64_t i = whole; i < count; ++i) total += x[i] - x[i];
   return total == 0 ? int64_t(SLICEKIT_OK) : int64_t(SLICEKIT_NOT_FINITE);
+}
+
+template <class Real>
+void run_steps(const slicekit_step_plan &plan, const Real *x, const Real *state, Real *out) {
+  int64_t at = 0;
+  for (int64_t p = 0; p < plan.parts; ++p) {
+    Steps<Real>{plan, plan.part[p], x, state + at, out + at}.run();
+    at += plan.part[p].dim;
+  }
+}
+
+// The same of a direction, whose own norm counts, and a log-norm.
+template <class Real>
+void run_projective(const slicekit_step_plan &plan, const Real *x, const Real *state, Real *out,
+                    const slicekit_step_norms &norms) {
+  const int64_t n = plan.dim;
+  const Real *before = static_cast<const Real *>(norms.log_norm);
+  Real *after = static_cast<Real *>(norms.out_log_norm), *unit = static_cast<Real *>(norms.unit);
+  for (int64_t b = 0; b < plan.batch; ++b) {
+    after[b] = before[b] + take_apart(n, state + b * n, unit + b * n);
+  }
+  run_steps(plan, x, unit, out);
+  for (int64_t b = 0; b < plan.batch; ++b) after[b] += take_apart(n, out + b * n, out + b * n);
+}
+
+template <class Real>
+int64_t run_any(const slicekit_step_plan &plan, const void *x, const void *state, void *out,
+                const slicekit_step_norms *norms) {
+  const Real *given = static_cast<const Real *>(x), *from = static_cast<const Real *>(state);
+  Real *to = static_cast<Real *>(out);
+  if (norms) {
+    run_projective(plan, given, from, to, *norms);
+  } else {
+    run_steps(plan, given, from, to);
+  }
+  return finite(plan.batch * plan.dim, to);
 }
 
 }  // namespace
 
-int64_t step_run(const slicekit_step_plan &plan, const void *x, const void *state, void *out) {
-  if (plan.real == 4) {
-    return run_steps(plan, static_cast<const float *>(x), static_cast<const float *>(state),
-                     static_cast<float *>(out));
-  }
-  return run_steps(plan, static_cast<const double *>(x), static_cast<const double *>(state),
-                   static_cast<double *>(out));
+int64_t step_run(const slicekit_step_plan &plan, const void *x, const void *state, void *out,
+                 const slicekit_step_norms *norms) {
+  return plan.real == 4 ? run_any<float>(plan, x, state, out, norms)
+                        : run_any<double>(plan, x, state, out, norms);
 }
 
 bool step_fits(int64_t real, int64_t block) {

@@ -4,7 +4,7 @@
 #include "slicekit_step.h"
 
 SLICEKIT_DECLARE(int64_t step_run(const slicekit_step_plan &plan, const void *x, const void *state,
-                                  void *out);
+                                  void *out, const slicekit_step_norms *norms);
                  bool step_fits(int64_t real, int64_t block);)
 
 namespace {
@@ -40,10 +40,8 @@ int64_t check_places(const slicekit_step_part &part, int64_t channels) {
   return SLICEKIT_OK;
 }
 
-}  // namespace
-
-extern "C" int64_t slicekit_step(const slicekit_step_plan *plan, const void *x, const void *state,
-                                 void *out) {
+int64_t step(const slicekit_step_plan *plan, const void *x, const void *state, void *out,
+             const slicekit_step_norms *norms) {
   if (!plan || !plan->part) return SLICEKIT_BAD_POINTER;
   if (plan->real != 4 && plan->real != 8) return SLICEKIT_BAD_OPTION;
   if (plan->batch < 0 || plan->batch > MOST || plan->channels < 1 || plan->channels > MOST) {
@@ -63,5 +61,22 @@ extern "C" int64_t slicekit_step(const slicekit_step_plan *plan, const void *x, 
   if (plan->batch == 0) return SLICEKIT_OK;
   const bool needs_x = plan->dt == 0 || plan->channels > 1;
   if ((needs_x && !x) || !state || !out || state == out) return SLICEKIT_BAD_POINTER;
-  return SLICEKIT_CALL(step_run, *plan, x, state, out);
+  return SLICEKIT_CALL(step_run, *plan, x, state, out, norms);
+}
+
+}  // namespace
+
+extern "C" int64_t slicekit_step(const slicekit_step_plan *plan, const void *x, const void *state,
+                                 void *out) {
+  return step(plan, x, state, out, nullptr);
+}
+
+extern "C" int64_t slicekit_step_projective(const slicekit_step_plan *plan, const void *x,
+                                            const void *state, void *out,
+                                            const slicekit_step_norms *norms) {
+  if (!norms) return SLICEKIT_BAD_POINTER;
+  const bool given = norms->log_norm && norms->out_log_norm && norms->unit;
+  const bool apart = norms->unit != state && norms->unit != out;
+  if (plan && plan->batch > 0 && !(given && apart)) return SLICEKIT_BAD_POINTER;
+  return step(plan, x, state, out, norms);
 }

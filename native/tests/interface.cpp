@@ -186,20 +186,32 @@ Kernel<Real> panels_kernel(const slicekit_part &part, bool keep) {
   };
 }
 
-// The same states step by step; there are no gradients.
+// The same states step by step, also as direction and log-norm; there are no gradients.
 template <class Real>
-Kernel<Real> step_kernel(const slicekit_part &part) {
-  return [part](const Arrays<Real> &leaves, const Array<Real> &weights) {
+Kernel<Real> step_kernel(const slicekit_part &part, bool projective) {
+  return [part, projective](const Arrays<Real> &leaves, const Array<Real> &weights) {
     Found<Real> found{0, unwritten<Real>(weights.size()), {}};
     slicekit_step_part own = {part.kind, part.dim, part.size, part.exponential, {}};
     for (size_t p = 0; p + 2 < leaves.size(); ++p) own.parameters[p] = leaves[p + 2].data();
     const slicekit_step_plan plan = {sizeof(Real), 1, CHANNELS, part.dim, 1, &own, 0};
+    Array<Real> unit = unwritten<Real>(part.dim), direction = unit;
     for (int64_t b = 0; b < BATCH; ++b) {
       const Real *h = leaves[1].data() + b * part.dim;
+      Real logs[2] = {0, NAN};
       for (int64_t t = 0; t < LENGTH; ++t) {
+        const Real *x = leaves[0].data() + (b * LENGTH + t) * CHANNELS;
         Real *out = found.outputs.data() + (b * LENGTH + t) * part.dim;
-        found.status |= slicekit_step(&plan, leaves[0].data() + (b * LENGTH + t) * CHANNELS, h, out);
-        h = out;
+        if (!projective) {
+          found.status |= slicekit_step(&plan, x, h, out);
+          h = out;
+          continue;
+        }
+        const slicekit_step_norms norms = {&logs[0], &logs[1], unit.data()};
+        found.status |= slicekit_step_projective(&plan, x, h, out, &norms);
+        direction.assign(out, out + part.dim);
+        for (int64_t i = 0; i < part.dim; ++i) out[i] *= std::exp(logs[1]);
+        logs[0] = logs[1];
+        h = direction.data();
       }
     }
     return found;
@@ -221,7 +233,9 @@ void try_panels(Trial &trial, std::mt19937 &source) {
     if (!part.exponential) {
       trial.run<Real>("kept panels, " + name_of(part), leaves, plain, panels_kernel<Real>(part, true));
     }
-    trial.run<Real>("step, " + name_of(part), leaves, plain, step_kernel<Real>(part));
+    trial.run<Real>("step, " + name_of(part), leaves, plain, step_kernel<Real>(part, false));
+    trial.run<Real>("projective step, " + name_of(part), leaves, plain,
+                    step_kernel<Real>(part, true));
   }
 }
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,6 +65,20 @@ def step_times(channels: int, effort: Effort) -> Times:
     return _timed_steps(runs, effort)
 
 
+def projective_times(batch: int, effort: Effort) -> Times:
+    """`SLiCE.step` of a layer that carries direction and norm apart, beside a plain one.
+
+    Returns:
+        The times of "projective" and "plain", for `STEPS` of them.
+    """
+    x = torch.randn(batch, 32)
+    layers = {"projective": _layer(32, projective=True), "plain": _layer(32)}
+    runs = {
+        name: partial(layer.step, x, _state_at(layer, 16, batch)) for name, layer in layers.items()
+    }
+    return _timed_steps(runs, effort)
+
+
 def position_times(early: int, late: int, effort: Effort) -> Times:
     """`SLiCE.step` after few elements and after many: the times of "early" and "late"."""
     layer = _layer(32)
@@ -73,19 +88,19 @@ def position_times(early: int, late: int, effort: Effort) -> Times:
     return _timed_steps(runs, effort)
 
 
-def _layer(channels: int) -> sk.SLiCE:
+def _layer(channels: int, projective: bool = False) -> sk.SLiCE:
     """A layer whose transitions are so close to the identity that no state overflows."""
-    layer = sk.SLiCE(channels, sk.BlockDiagonal(128, 4))
+    layer = sk.SLiCE(channels, sk.BlockDiagonal(128, 4), projective=projective)
     with torch.no_grad():
         for x in layer.A.parameters():
             x.mul_(1e-3)
     return layer
 
 
-def _state_at(layer: sk.SLiCE, position: int) -> sk.State:
+def _state_at(layer: sk.SLiCE, position: int, batch: int = 1) -> sk.State:
     """The state after so many random elements."""
     with torch.inference_mode():
-        return layer(torch.randn(1, position, layer.channels), return_state=True)[1]
+        return layer(torch.randn(batch, position, layer.channels), return_state=True)[1]
 
 
 def _timed_steps(runs: Runs, effort: Effort) -> Times:

@@ -16,7 +16,7 @@ from slicekit.bench.contenders import (
     TOKENS,
 )
 from slicekit.bench.memory import NotMeasured, Worker, allowance
-from slicekit.bench.pieces import exponential_times, position_times, step_times
+from slicekit.bench.pieces import exponential_times, position_times, projective_times, step_times
 from slicekit.bench.problems import FIRST, SECOND, SHAPES, THIRD, Problem, Setting, Shape
 from slicekit.bench.races import FLOOR, Entrant, race
 from slicekit.bench.scaling import BASE, LENGTHS, Curve, over_length
@@ -307,7 +307,7 @@ def bend(costs: Mapping[int, float]) -> float:
 
 
 def step_lines(effort: Effort) -> Iterator[Line]:
-    """`step` over one linear map, and at a late position over an early one."""
+    """`step` over one linear map, at a late position over an early one, and projective."""
     for channels in (32, 128):
         times = step_times(channels, effort)
         target = Target(f"step() of {channels} channels, dim 128, b=4 / one linear", 3)
@@ -316,6 +316,10 @@ def step_lines(effort: Effort) -> Iterator[Line]:
     times = position_times(early, late, effort)
     target = Target(f"step() at position {late} / at {early}", 1.1)
     yield Line(target, *times.ratio("late", "early"))
+    for batch in (1, 32):
+        times = projective_times(batch, effort)
+        target = Target(f"step() of a projective layer, batch {batch} / of a plain one", 3)
+        yield Line(target, *times.ratio("projective", "plain"))
 
 
 def log_signature_lines(effort: Effort) -> Iterator[Line]:

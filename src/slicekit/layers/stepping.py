@@ -57,11 +57,17 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     why = None if plan is not None else "it takes plain layers and tensors, and neither B nor scan"
     if not kernel_serves("step", why, "a pass over one element") or plan is None:
         return None
-    moved = plan.run(x, hidden)
-    if moved is None:
+    if not layer.projective:
+        moved = plan.run(x, hidden)
+        return None if moved is None else (moved[0], State({"hidden": moved[0]}), moved[1])
+    log_norm = state.tensors.get("log_norm")
+    if type(log_norm) is not Tensor:
         return None
-    out, finite = moved
-    return out, State({"hidden": out}), finite
+    apart = plan.run_projective(x, hidden, log_norm)
+    if apart is None:
+        return None
+    direction, log_norm, finite = apart
+    return direction, State({"hidden": direction, "log_norm": log_norm}), finite
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
@@ -88,7 +94,7 @@ def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | N
         return None
     if layer.windowed or changed(type(layer)):
         return None
-    if layer.B is not None or layer.projective or x.dtype not in (torch.float32, torch.float64):
+    if layer.B is not None or x.dtype not in (torch.float32, torch.float64):
         return None
     channels = layer.channels + 1
     shapes = expected_shapes(structure, channels)

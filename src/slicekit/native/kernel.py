@@ -69,6 +69,11 @@ class _Small(local):
 _small = _Small()
 
 
+def work_space(count: int) -> Tensor:
+    """So many bytes for one call, which may hold anything and are another call's later."""
+    return _small.room(count) if count <= SMALL else _room(count)
+
+
 class Task(Structure):
     """A struct of sizes and addresses; `real` is the size of a number."""
 
@@ -138,7 +143,7 @@ class Kernel:
     def run(self, way: str, task: Any, needed: int) -> None:
         """Run it with that much work space; the arrays are set."""
         name = f"slicekit_{self.name}_{way}"
-        work = _small.room(needed) if needed <= SMALL else _room(needed)
+        work = work_space(needed)
         task.work, task.work_bytes = work.data_ptr(), needed
         status = function(name)(byref(task))
         if status:

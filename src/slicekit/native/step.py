@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, address, fits
-from slicekit.native.kernel import function
+from slicekit.native.arrays import REAL, Expected, address, fits, plain
+from slicekit.native.kernel import addresses, function, work_space
 from slicekit.native.kinds import Kind
 from slicekit.native.library import check
 from slicekit.native.panels import Part
@@ -34,10 +34,21 @@ class _Plan(Structure):
     ]
 
 
+class _Norms(Structure):
+    _fields_ = addresses("log_norm", "out_log_norm", "unit")
+
+
 @lru_cache(maxsize=1)
 def _kernel() -> Any:
     kernel = function("slicekit_step")
     kernel.argtypes = [c_void_p] * 4
+    return kernel
+
+
+@lru_cache(maxsize=1)
+def _projective_kernel() -> Any:
+    kernel = function("slicekit_step_projective")
+    kernel.argtypes = [c_void_p] * 4 + [POINTER(_Norms)]
     return kernel
 
 
@@ -67,7 +78,7 @@ class StepPlan:
         self.dim = sum(dim for _, dim, _, _ in parts)
         real = parameters[0][0].element_size()
         self._dtype = REAL.get(real, torch.float32)
-        self._x = (batch, channels - (dt != 0))
+        self._x, self._log_norm = (batch, channels - (dt != 0)), (batch,)
         self._state = (batch, self.dim)
         rows = []
         for (kind, dim, size, option), run_parameters in zip(parts, parameters, strict=True):
@@ -88,16 +99,56 @@ class StepPlan:
             state: (batch, dim).
 
         Returns:
-            None if a tensor is not plain, on the CPU, and of the plan's shape and dtype.
+            None if a tensor is not on the CPU and of the plan's shape and dtype.
         """
-        if not (fits(x, self._x, self._dtype) and fits(state, self._state, self._dtype)):
+        given, before = _ready(x, self._x, self._dtype), _ready(state, self._state, self._dtype)
+        if given is None or before is None:
             return None
-        out = torch.empty_like(state)
-        status = _kernel()(self._address, x.data_ptr(), state.data_ptr(), out.data_ptr())
-        if status == NOT_FINITE:
-            return out, False
-        check(status, "slicekit_step")
-        return out, True
+        out = torch.empty_like(before)
+        status = _kernel()(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr())
+        return out, _finite(status, "slicekit_step")
+
+    def run_projective(
+        self, x: Tensor, direction: Tensor, log_norm: Tensor
+    ) -> tuple[Tensor, Tensor, bool] | None:
+        """The direction (batch, dim) and log-norm (batch,) after a step, and whether it is finite.
+
+        Args:
+            x: as for `run`.
+            direction: (batch, dim), whose own norm counts.
+            log_norm: (batch,).
+
+        Returns:
+            None as for `run`.
+        """
+        given, before = _ready(x, self._x, self._dtype), _ready(direction, self._state, self._dtype)
+        logs = _ready(log_norm, self._log_norm, self._dtype)
+        if given is None or before is None or logs is None:
+            return None
+        out, out_logs = torch.empty_like(before), torch.empty_like(logs)
+        unit = work_space(before.nbytes)
+        norms = _Norms(logs.data_ptr(), out_logs.data_ptr(), unit.data_ptr())
+        status = _projective_kernel()(
+            self._address, given.data_ptr(), before.data_ptr(), out.data_ptr(), norms
+        )
+        return out, out_logs, _finite(status, "slicekit_step_projective")
+
+
+def _ready(x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | None:
+    """A tensor as the kernel takes it, copied if it is a view; None if it is another."""
+    if fits(x, shape, dtype):
+        return x
+    if not x.is_cpu or x.layout is not torch.strided or x.shape != shape or x.dtype is not dtype:
+        return None
+    return plain(x)
+
+
+def _finite(status: int, name: str) -> bool:
+    """Whether all numbers are, as a status says that is no fault."""
+    if status == NOT_FINITE:
+        return False
+    check(status, name)
+    return True
 
 
 def _expected(
