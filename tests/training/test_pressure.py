@@ -46,19 +46,34 @@ def embedding_of(model: SequenceModel) -> torch.Tensor:
     return model.embedding.weight
 
 
+def shares(pressure: Pressure, longest: list[int], accuracies: list[float]) -> list[float]:
+    """The share of every step."""
+    found = []
+    for length, accuracy in zip(longest, accuracies, strict=True):
+        found.append(pressure.share(length))
+        pressure.observe(accuracy)
+    return found
+
+
 def test_the_share_waits_for_the_lengths_and_then_grows_geometrically() -> None:
-    pressure = Pressure(SETTINGS, longest=40)
-    shares = [pressure.share(step, longest) for step, longest in enumerate((3, 4, 5, 5, 7, 9, 9))]
+    found = shares(Pressure(SETTINGS, longest=40), [3, 4, 5, 5, 7, 9, 9], [1.0] * 7)
     ratio = 1e4 ** (1 / 3)
-    assert shares == pytest.approx([1e-4, 1e-4, 1e-4, 1e-4 * ratio, 1e-4 * ratio**2, 1, 1])
+    assert found == pytest.approx([1e-4, 1e-4, 1e-4, 1e-4 * ratio, 1e-4 * ratio**2, 1, 1])
+
+
+def test_the_share_shrinks_while_answers_are_wrong() -> None:
+    settings = replace(SETTINGS, pressure_at=1, pressure_steps=4, pressure_above=0.6)
+    # The running accuracy passes 0.6 after nine right answers, and is below after two wrong ones.
+    found = shares(Pressure(settings, longest=40), [40] * 16, [1.0] * 12 + [0.0] * 4)
+    assert found == pytest.approx([1e-4] * 9 + [1e-3, 1e-2, 1e-1, 1.0, 1.0, 1e-2, 1e-4])
 
 
 def test_a_restored_share_goes_on_where_it_was() -> None:
     first, second = (Pressure(SETTINGS, longest=40) for _ in range(2))
-    for step in range(4):
-        first.share(step, 5)
+    shares(first, [5] * 2, [1.0, 0.5])
     second.restore(first.state())
-    assert second.share(4, 5) == first.share(4, 5) != SETTINGS.pressure_first
+    left = [5] * 3, [0.5, 1.0, 0.0]
+    assert shares(second, *left) == shares(first, *left) != [SETTINGS.pressure_first] * 3
 
 
 def carried(layer: SLiCE, x: torch.Tensor, disturbance: torch.Tensor) -> torch.Tensor:

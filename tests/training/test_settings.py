@@ -36,6 +36,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"pressure_first": 0.0}, ValueError, r"pressure_first=0.0; expected a number in \(0, 1\]"),
     ({"pressure_at": 0}, ValueError, "pressure_at"),
     ({"pressure_steps": 0}, ValueError, "pressure_steps"),
+    ({"pressure_above": 1.0}, ValueError, r"pressure_above=1.0; expected a number in \[0, 1\)"),
     ({"average": 1.0}, ValueError, "average"),
     ({"grow_from": 0}, ValueError, "grow_from"),
     ({"grow_share": 0.0}, ValueError, "grow_share"),

@@ -17,7 +17,7 @@ from torch import Tensor
 from slicekit import files
 from slicekit.stored_files import digest, told
 
-FORMAT = "slicekit-checkpoint-1"
+FORMAT = "slicekit-checkpoint-2"
 NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 

@@ -5,11 +5,12 @@ that keep all distances let it neither grow nor fade, so what is exact at the tr
 so far beyond them. Not every structure has such steps; but all can see to it that disturbances of
 their states do not grow along the training sequences. Strong pressure from the start keeps most
 structures from learning at all: the share of its full weight grows, geometrically, only when the
-training sequences have reached a certain length.
+training sequences have reached a certain length, and gives way where answers become wrong under it.
 
 Glossary: defect is |M^T M - I|², the mean over the steps that a layer makes of a batch, and growth
 the mean of max(0, log |δ_t|²)² over disturbances δ_0 of its state; `Settings.isometry` and
-`Settings.growth` are their weights in the end; since is the step at which the share began to grow.
+`Settings.growth` are their weights in the end; made is how much of its way from the first share to
+all of the weights the pressure has made, in steps.
 """
 
 from types import TracebackType
@@ -18,13 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from slicekit.training.curriculum import MEMORY
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
+
+BACK = 2
+"""Steps that the share loses where answers are wrong for each that it gains where they are right."""
 
 
 class Pressure:
     """The share of their full weights that count: `pressure_first` until the
-    lengths have grown, then up to 1 within `pressure_steps` steps.
+    lengths have grown, then up to 1 within `pressure_steps` steps, but back
+    again, twice as fast, while the running accuracy is below `pressure_above`.
 
     Args:
         settings: the fields whose names start with pressure count.
@@ -32,36 +38,45 @@ class Pressure:
 
     Example:
         >>> pressure = Pressure(Settings(pressure_first=0.01, pressure_steps=2), longest=40)
-        >>> [pressure.share(step, longest) for step, longest in enumerate((3, 40, 40, 40, 40))]
+        >>> shares = []
+        >>> for longest in (3, 40, 40, 40, 40):
+        ...     shares.append(pressure.share(longest))
+        ...     pressure.observe(accuracy=1.0)
+        >>> shares
         [0.01, 0.01, 0.1, 1.0, 1.0]
     """
 
     def __init__(self, settings: Settings, longest: int) -> None:
         """Keep the two ends of the line."""
-        self._first, self._steps, at = (
+        self._first, self._steps, self._above = (
             settings.pressure_first,
             settings.pressure_steps,
-            settings.pressure_at,
+            settings.pressure_above,
         )
+        at = settings.pressure_at
         self._at = longest if at is None else min(at, longest)
-        self._since: int | None = None
+        self._begun, self._made, self._running = False, 0, 0.0
 
-    def share(self, step: int, longest: int) -> float:
-        """For the step after `step` others, whose sequences are at most so long."""
-        if self._since is None:
-            if longest < self._at:
-                return self._first
-            self._since = step
-        left = 1 - min(1.0, (step - self._since) / self._steps)
-        return self._first**left
+    def share(self, longest: int) -> float:
+        """For a step whose sequences are at most so long."""
+        self._begun = self._begun or longest >= self._at
+        return self._first ** (1 - self._made / self._steps)
 
-    def state(self) -> dict[str, int]:
+    def observe(self, accuracy: float) -> None:
+        """Take note of the training accuracy of the step."""
+        self._running = MEMORY * self._running + (1 - MEMORY) * accuracy
+        if self._begun:
+            way = 1 if self._running >= self._above else -BACK
+            self._made = min(max(0, self._made + way), self._steps)
+
+    def state(self) -> dict[str, float]:
         """What it remembers."""
-        return {} if self._since is None else {"since": self._since}
+        return {"begun": self._begun, "made": self._made, "running": self._running}
 
-    def restore(self, state: dict[str, int]) -> None:
+    def restore(self, state: dict[str, float]) -> None:
         """Remember this instead."""
-        self._since = state.get("since")
+        self._begun, self._made = bool(state["begun"]), int(state["made"])
+        self._running = state["running"]
 
 
 class CapturedLayers:

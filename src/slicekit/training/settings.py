@@ -31,6 +31,7 @@ RULES: dict[str, Rule] = {
     "pressure_first": Real("(0, 1]"),
     "pressure_at": Perhaps(Whole(1)),
     "pressure_steps": Whole(1),
+    "pressure_above": Real("[0, 1)"),
     "average": Perhaps(Real("(0, 1)")),
     "grow_from": Perhaps(Whole(1)),
     "grow_share": Real("(0, 1]"),
@@ -78,6 +79,7 @@ class Settings:
             pressure_at.
         pressure_at: longest length from which on the share grows, None for the longest of all.
         pressure_steps: how many steps it then takes to grow to 1.
+        pressure_above: running accuracy below which it shrinks instead.
         average: decay of a moving average of the weights, which is then what is evaluated and kept.
         grow_from: longest length at the start of a curriculum, or None for all lengths at once
             (with grow_at: for the shortest).
@@ -125,6 +127,7 @@ class Settings:
     pressure_first: float = 1e-4
     pressure_at: int | None = None
     pressure_steps: int = 500
+    pressure_above: float = 0.0
     average: float | None = None
     grow_from: int | None = None
     grow_share: float = 0.25

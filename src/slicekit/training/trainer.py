@@ -108,7 +108,7 @@ class Trainer:
         batch = self._draw(longest)
         self._optimiser.zero_grad(set_to_none=True)
         helper = self.task.helper(settings.batch, self._data)
-        pressure = self._pressure.share(progress.step, longest)
+        pressure = self._pressure.share(longest)
         figures = self._objective.backward(batch, helper, pressure)
         gradients = [x.grad for x in self._parameters if x.grad is not None]
         self.processes.add_up(figures)
@@ -122,6 +122,7 @@ class Trainer:
         if self._average is not None:
             self._average.update()
         self._curriculum.observe(accuracy)
+        self._pressure.observe(accuracy)
         progress.step += 1
         if progress.step == settings.steps:
             progress.stopped = "steps"
@@ -279,7 +280,7 @@ class Trainer:
         elif f"dropout-{self.processes.rank}" in random:
             restore_dropout(self._device, random[f"dropout-{self.processes.rank}"])
         self._curriculum.restore(stored.numbers["curriculum"])
-        self._pressure.restore(stored.numbers.get("pressure", {}))
+        self._pressure.restore(stored.numbers["pressure"])
         self.progress = Progress(**stored.numbers["progress"])
 
     def finish(self) -> None:
