@@ -24,7 +24,7 @@ from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
 
 BACK = 2
-"""Steps that the share loses where answers are wrong for each that it gains where they are right."""
+"""Steps that the share loses where answers are wrong, for each that it gains where they are not."""
 
 
 class Pressure:
