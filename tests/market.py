@@ -18,6 +18,7 @@ from slicekit import (
     Householder,
     JointDPLR,
     Orthogonal,
+    PermutationDiagonal,
     RowNormalised,
     Sparse,
     WalshHadamard,
@@ -65,6 +66,7 @@ STRUCTURES: dict[str, Structure] = {
     "open-sum": DirectSum(Diagonal(2), DirectSum(DPLR(3, 1), JointDPLR(2, 1))),
     "householder": Householder(6, 3),
     "row-normalised": RowNormalised(8, 4),
+    "permutation-diagonal": PermutationDiagonal(8, 4),
     "orthogonal-sum": DirectSum(Dense(2), DirectSum(Orthogonal(4, 2), Diagonal(2))),
     "circulant": Circulant(5),
 }
@@ -86,13 +88,14 @@ TINY: dict[str, Structure] = {
     "orthogonal-sum": DirectSum(Diagonal(1), Orthogonal(3, 3)),
     "circulant": Circulant(3),
 }
-"""The same kinds, small enough for finite differences in every direction."""
+"""The same kinds, small enough for finite differences in every direction; without those whose
+gradients differ from them on purpose (the straight-through ones of PermutationDiagonal)."""
 
-NONLINEAR = ("joint-dplr", "open-sum", "householder", "row-normalised")
+NONLINEAR = ("joint-dplr", "open-sum", "householder", "row-normalised", "permutation-diagonal")
 """Those whose A(Δω) is not linear in Δω."""
 
 NO_KERNEL = {"circulant": "Circulant", "householder": "Householder"}
-NO_KERNEL |= {"row-normalised": "RowNormalised"}
+NO_KERNEL |= {"row-normalised": "RowNormalised", "permutation-diagonal": "PermutationDiagonal"}
 """Those that no kernel takes, with the names of their classes."""
 
 FLOWS: dict[str, Flow | None] = {"euler": Euler(), "exponential": Exponential(), "natural": None}

@@ -35,6 +35,7 @@ NAMES = [
     "Native",
     "Orthogonal",
     "Outer",
+    "PermutationDiagonal",
     "Pointwise",
     "Projective",
     "Recurrent",

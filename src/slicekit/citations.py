@@ -57,6 +57,14 @@ _ENTRIES = {
   journal = {arXiv preprint},
   year    = {2025}
 }""",
+    "terzic2025pdssm": """@inproceedings{terzic2025pdssm,
+  title     = {Structured Sparse Transition Matrices to Enable State Tracking in State-Space
+               Models},
+  author    = {Terzi{\\'c}, Aleksandar and Menet, Nicolas and Hersche, Michael and
+               Hofmann, Thomas and Rahimi, Abbas},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2025}
+}""",
     "dubinin2026statemixing": """@article{dubinin2026statemixing,
   title   = {Improved State Mixing in Higher-Order and Block Diagonal Linear Recurrent Networks},
   author  = {Dubinin, Igor and Orvieto, Antonio and Effenberger, Felix},

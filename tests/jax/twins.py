@@ -33,7 +33,7 @@ JAX_SCANS: dict[str, Scan] = {
 
 NO_KERNEL = {
     *("dplr", "sparse-by-density", "sparse-by-epsilon", "open-sum"),
-    *("circulant", "householder", "row-normalised"),
+    *("circulant", "householder", "row-normalised", "permutation-diagonal"),
 }
 """Structures of the market that kernels have no form of in JAX."""
 

@@ -21,6 +21,7 @@ from slicekit import (
     JointDPLR,
     Native,
     Outer,
+    PermutationDiagonal,
     Projective,
     Recurrent,
     RowNormalised,
@@ -221,6 +222,8 @@ def dense_generators(structure: Structure, parameters: Parameters, increments: T
         return _reflected(structure, parameters, increments) - whole
     if isinstance(structure, RowNormalised):
         return _row_normalised(structure, parameters, increments) - whole
+    if isinstance(structure, PermutationDiagonal):
+        return _columns(structure, parameters, increments) - whole
     unit = torch.eye(increments.shape[-1], dtype=increments.dtype)
     matrices = structure.combine(parameters, unit).as_dense()
     return torch.einsum("...c,cij->...ij", increments, matrices)
@@ -243,6 +246,17 @@ def _row_normalised(structure: RowNormalised, parameters: Parameters, increments
     whole = whole + torch.eye(structure.dim, dtype=increments.dtype)
     sums = whole.abs().sum(-1, keepdim=True)
     return torch.where(sums > 1, whole / sums, whole)
+
+
+def _columns(structure: PermutationDiagonal, parameters: Parameters, increments: Tensor) -> Tensor:
+    """A one at the largest logit of every column, with the softmax's gradient, times a diagonal."""
+    blocks = torch.tensordot(increments, parameters["logits"], 1)
+    logits = blocks + structure.stay * torch.eye(structure.block, dtype=blocks.dtype)
+    hard = (logits == logits.amax(-2, keepdim=True)).to(logits)
+    soft = logits.exp() / logits.exp().sum(-2, keepdim=True)
+    maps = side_by_side(list((hard + soft - soft.detach()).unbind(-3)))
+    diagonal = torch.tensordot(increments, parameters["angles"], 1).flatten(-2).cos()
+    return maps @ torch.diag_embed(diagonal)
 
 
 def dense_transitions(

@@ -43,6 +43,7 @@ from slicekit.structures import (
     Householder,
     JointDPLR,
     Orthogonal,
+    PermutationDiagonal,
     RowNormalised,
     Sparse,
     Structure,
@@ -317,6 +318,12 @@ TOKEN_MODELS: dict[str, TokenModel] = {
         RowNormalised,
         words={"dim": 256, "block": 4},
         languages={"dim": 128, "block": 4},
+    ),
+    "permutation-slice": TokenModel(
+        "one number a column, at a row that tokens choose, as in PD-SSM: no state ever grows",
+        PermutationDiagonal,
+        words={"dim": 128, "block": 8},
+        languages={"dim": 128, "block": 8},
     ),
 }
 """By name, in the order to list them in."""

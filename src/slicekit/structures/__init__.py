@@ -17,6 +17,7 @@ from slicekit.structures.dplr import DPLR
 from slicekit.structures.householder import Householder
 from slicekit.structures.joint_dplr import JointDPLR, LowRankGenerator, LowRankTransition
 from slicekit.structures.orthogonal import Orthogonal, RotationTransition
+from slicekit.structures.permutation_diagonal import ColumnTransition, PermutationDiagonal
 from slicekit.structures.row_normalised import RowNormalised
 from slicekit.structures.sparse import Sparse
 from slicekit.structures.walsh_hadamard import WalshHadamard
@@ -26,6 +27,7 @@ __all__ = [
     "BlockDiagonal",
     "BlockGenerator",
     "BlockTransition",
+    "ColumnTransition",
     "Dense",
     "Diagonal",
     "DiagonalDense",
@@ -41,6 +43,7 @@ __all__ = [
     "Matrices",
     "Orthogonal",
     "Parameters",
+    "PermutationDiagonal",
     "RotationTransition",
     "RowNormalised",
     "Sparse",

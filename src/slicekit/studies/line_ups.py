@@ -13,7 +13,7 @@ SLICES = (
 )
 """The paper's own."""
 
-OTHERS = ("householder-slice", "row-normalised-slice")
+OTHERS = ("householder-slice", "row-normalised-slice", "permutation-slice")
 """SLiCEs with the matrices of other models."""
 
 BASELINES = (

@@ -15,6 +15,7 @@ from slicekit.jax.structures.direct_sum import DirectSum, SumGenerator, SumTrans
 from slicekit.jax.structures.householder import Householder
 from slicekit.jax.structures.low_rank import DPLR, JointDPLR, LowRankGenerator, LowRankTransition
 from slicekit.jax.structures.orthogonal import Orthogonal, RotationTransition
+from slicekit.jax.structures.permutation_diagonal import PermutationDiagonal
 from slicekit.jax.structures.row_normalised import RowNormalised
 from slicekit.jax.structures.sparse import Sparse
 from slicekit.jax.structures.walsh_hadamard import WalshHadamard
@@ -39,6 +40,7 @@ __all__ = [
     "Matrices",
     "Orthogonal",
     "Parameters",
+    "PermutationDiagonal",
     "RotationTransition",
     "RowNormalised",
     "Sparse",

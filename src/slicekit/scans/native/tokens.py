@@ -22,7 +22,7 @@ from slicekit.native.panels import MOST_RANK
 from slicekit.native.tables import pull_sparse_sums, sparse_sums
 from slicekit.scans.native.runs import Run, why_not
 from slicekit.scans.sources import FromTable
-from slicekit.structures import BlockTransition, JointDPLR, LowRankTransition
+from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
 from slicekit.structures.block_diagonal import Blocks
 
 LARGEST = 2**27
@@ -110,6 +110,7 @@ def with_kernel(source: FromTable) -> FromTable:
         return source
     with autocast_off(source.path.device):
         made = source.rows()
+        made = made.in_blocks() if isinstance(made, ColumnTransition) else made
         tokens = torch.eye(rows, dtype=source.path.dtype)
         if type(made) is BlockTransition:
             unit = torch.eye(made.blocks.shape[-1], dtype=made.blocks.dtype)
