@@ -19,7 +19,7 @@ from slicekit.native.kinds import Kind
 from slicekit.native.step import StepPlan, _Norms
 from slicekit.structures import Structure
 from tests.layers.reference import outputs_by_hand, states_by_hand
-from tests.market import STRUCTURES
+from tests.market import NO_KERNEL, STRUCTURES
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason=f"no native library: {reason()}"),
@@ -28,7 +28,7 @@ pytestmark = [
 
 CHANNELS, LENGTH = 2, 6
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
-WITHOUT = ("householder", "row-normalised", "circulant")
+WITHOUT = tuple(NO_KERNEL)
 """Structures that the kernel does not know."""
 
 WIDE: dict[str, Structure] = {

@@ -25,6 +25,7 @@ CLOSED = [
     "joint-dplr",
     "orthogonal-2",
     "orthogonal-4",
+    "permutation-diagonal",
     "orthogonal-sum",
     "circulant",
 ]

@@ -12,6 +12,7 @@ from slicekit import (
     Recurrent,
     SLiCE,
     Tabulated,
+    propagate,
     solve,
 )
 from slicekit.scans import Scan
@@ -135,6 +136,20 @@ def test_products_of_permutations_are_exact_at_any_length() -> None:
         for step, state in zip(word, reached, strict=True):
             at = images[step][at]
             assert torch.equal(state[at], points)
+
+
+def test_given_steps_may_be_of_half_precision() -> None:
+    """Whole numbers among the tensors of a transition stay whole."""
+    steps, start = _steps(2, 5), torch.randn(2, 8).bfloat16()
+    rounded = (x.bfloat16() if x.is_floating_point() else x for x in steps.tensors())
+    given = steps.with_tensors(tuple(rounded))
+    widened = steps.with_tensors(
+        tuple(x.float() if x.is_floating_point() else x for x in given.tensors())
+    )
+    states, last = propagate(given, start, lengths=[5, 2])
+    expected, end = propagate(widened, start.float(), lengths=[5, 2])
+    torch.testing.assert_close(states, expected.bfloat16())
+    torch.testing.assert_close(last, end)
 
 
 def test_it_starts_with_logits_and_angles_of_the_sizes_asked_for() -> None:

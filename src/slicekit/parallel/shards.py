@@ -27,6 +27,7 @@ from slicekit.scans.scales import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves
 from slicekit.structures import (
     BlockTransition,
+    ColumnTransition,
     DiagonalTransition,
     LowRankTransition,
     Transition,
@@ -73,6 +74,8 @@ def _block(part: Transition) -> int:
         return 1
     if isinstance(part, BlockTransition):
         return part.blocks.shape[-1]
+    if isinstance(part, ColumnTransition):
+        return part.values.shape[-1]
     if isinstance(part, LowRankTransition) or part.closed:
         return part.dim
     raise ValueError(

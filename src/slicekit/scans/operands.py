@@ -21,8 +21,10 @@ def computed(parameters: Parameters) -> Parameters:
 
 
 def widened(x: Tensor) -> Tensor:
-    """Half precision as float32, with numbers that are expanded still expanded."""
-    return narrowed(x).float().expand_as(x)
+    """Half precision as float32, with numbers that are expanded still expanded, and whole numbers
+    as they are.
+    """
+    return narrowed(x).float().expand_as(x) if x.is_floating_point() else x
 
 
 def cast(name: str, x: Tensor, work: torch.dtype) -> Tensor:
