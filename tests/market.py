@@ -66,7 +66,7 @@ STRUCTURES: dict[str, Structure] = {
     "open-sum": DirectSum(Diagonal(2), DirectSum(DPLR(3, 1), JointDPLR(2, 1))),
     "householder": Householder(6, 3),
     "row-normalised": RowNormalised(8, 4),
-    "permutation-diagonal": PermutationDiagonal(8, 4),
+    "permutation-diagonal": PermutationDiagonal(8, 4, scale=1.0, angle=0.5),
     "orthogonal-sum": DirectSum(Dense(2), DirectSum(Orthogonal(4, 2), Diagonal(2))),
     "circulant": Circulant(5),
 }

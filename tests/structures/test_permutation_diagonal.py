@@ -19,7 +19,7 @@ from slicekit.scans import Scan
 from slicekit.structures import ColumnTransition, Parameters
 from slicekit.structures.block_diagonal import BlockTransition
 
-STRUCTURE = PermutationDiagonal(8, 4)
+STRUCTURE = PermutationDiagonal(8, 4, scale=1.0, stay=1.0, angle=0.5)
 
 
 def _parameters(factor: float = 1.0) -> Parameters:

@@ -12,8 +12,9 @@ from slicekit.descriptions.checks import check_positive
 class PermutationDiagonal(Blocks):
     """P(Δω) diag(cos θ(Δω)), P with a one in each column; see `slicekit.PermutationDiagonal`."""
 
-    stay: float = field(default=1.0, kw_only=True)
-    angle: float = field(default=0.5, kw_only=True)
+    scale: float = field(default=0.1, kw_only=True)
+    stay: float = field(default=0.1, kw_only=True)
+    angle: float = field(default=0.02, kw_only=True)
     facts: ClassVar[Facts] = Facts(
         model="PD-SSM",
         matrix="P diag(d), one-hot P",

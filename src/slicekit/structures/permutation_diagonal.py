@@ -180,7 +180,8 @@ class PermutationDiagonal(descriptions.PermutationDiagonal, Drawn):
     Args:
         dim: size of the state.
         block: size of a block, inside which rows are permuted; it divides dim.
-        scale: standard deviation of the logits that a step starts with.
+        scale: standard deviation of the logits that a step starts with; small, so that the softmax
+            is soft and its gradient reaches every row.
         stay: what is added to the logit of a column's own row: how far from zero the logits of a
             step must be to move it.
         angle: standard deviation of the angles θ that a step starts with, in radians.
