@@ -11,7 +11,7 @@ import slicekit as sk
 from slicekit.layers import fused as quick
 from slicekit.layers.slice import SLiCE
 from slicekit.layers.state import State
-from slicekit.native import available, reason
+from slicekit.native import available, library, reason, threads
 from slicekit.scans import Projective, Scan, choice
 from slicekit.scans.native import fused
 from slicekit.structures import Structure
@@ -244,3 +244,50 @@ def test_its_plans_die_with_their_layers() -> None:
     assert len(quick._known) == before + 1
     del layer
     assert len(quick._known) == before
+
+
+def test_calls_of_all_sizes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a plan of its own, whatever came before it: shape, precision, threads, processor."""
+    monkeypatch.setattr(threads, "WORTHWHILE", 0)
+    layers = [SLiCE(5, PLAIN, initial=i) for i in INITIALS[::2]]
+    layers += [SLiCE(5, STRUCTURES[1]), SLiCE(5, PLAIN).double()]
+    loaded, given = library(), torch.get_num_threads()
+    assert loaded is not None
+    best = loaded.isa
+    try:
+        for isa, team in ((best, 1), (loaded.isas()[0], 2), (best, 2), (best, 1)):
+            loaded.use(isa)
+            torch.set_num_threads(team)
+            for batch, length in ((1, 8), (3, 8), (1, 9)):
+                for layer in layers:
+                    x = torch.randn(batch, length, 5, dtype=layer.A.floating()[0].dtype)
+                    torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
+    finally:
+        loaded.use(best)
+        torch.set_num_threads(given)
+
+
+def test_plans_that_are_remembered_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "MOST_PLANS", 3)
+    layer = SLiCE(5, PLAIN)
+    for length in range(1, 9):
+        x = torch.randn(1, length, 5)
+        torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
+        assert len(fused._plans) <= max(3, length)
+
+
+def test_an_operator_that_knows_a_size_refuses_another() -> None:
+    settings = (PLAIN.key, sk.flows.resolve(PLAIN, None).key, False, False, 0.1, 0, False, False)
+    good = [torch.randn(2, 6, 5), torch.randn(2, 8), *SLiCE(5, PLAIN).A().values()]
+    states, begun = torch.ops.slicekit.fused(*settings, good)
+    for place, bad in ((1, torch.randn(1, 8)), (2, torch.randn(6, 1, 4, 4)), (0, good[0].double())):
+        operands = [bad if i == place else x for i, x in enumerate(good)]
+        with pytest.raises(ValueError, match="a kernel takes"):
+            torch.ops.slicekit.fused(*settings, operands)
+    for results, cotangent in (
+        ([states, begun], states[:, :3]),
+        ([states[:1], begun], states),
+        ([states, begun], states.double()),
+    ):
+        with pytest.raises(ValueError, match="a kernel takes"):
+            torch.ops.slicekit.fused_adjoint(*settings, good, results, [cotangent], [True] * 3)

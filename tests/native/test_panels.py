@@ -74,7 +74,7 @@ class Call:
         written |= {"in_inputs": randn(*states)} if inputs else {}
         written |= {"kept": randn(panels.kept_numbers())} if kept else {}
         gradients = [torch.empty_like(x) for x in parameters]
-        self.problem.in_parameters = panels._pointers(gradients)
+        self.problem.in_parameters = panels.plan.pointers(gradients)
         for name, x in written.items():
             setattr(self.problem, name, x.data_ptr())
         size = function("slicekit_panels_workspace")(byref(self.problem), 1)

@@ -1,11 +1,11 @@
-"""Times of pieces that are no whole scan: the exponential of blocks, and one step of a layer."""
+"""Times of what is small: the exponential of blocks, one step of a layer, and a tiny layer."""
 
 import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 import slicekit as sk
@@ -86,6 +86,27 @@ def position_times(early: int, late: int, effort: Effort) -> Times:
     first, last = _state_at(layer, early), _state_at(layer, late)
     runs = {"early": lambda: layer.step(x, first), "late": lambda: layer.step(x, last)}
     return _timed_steps(runs, effort)
+
+
+def tiny_times(effort: Effort) -> Times:
+    """A layer of 16 channels and rows on 8 elements, forward and backward, beside torch's LSTM.
+
+    Returns:
+        The times of "SLiCE" and "LSTM", for `STEPS` of them.
+    """
+    x = torch.randn(1, 8, 16)
+    slice_layer = sk.SLiCE(16, sk.BlockDiagonal(16, 4))
+    lstm = nn.LSTM(16, 16, batch_first=True)
+
+    def both_ways(module: nn.Module, run: Callable[[], Tensor]) -> Callable[[], object]:
+        parameters = list(module.parameters())
+        return repeated(lambda: torch.autograd.grad(run().sum(), parameters), STEPS)
+
+    runs = {
+        "SLiCE": both_ways(slice_layer, lambda: slice_layer(x)),
+        "LSTM": both_ways(lstm, lambda: lstm(x)[0]),
+    }
+    return _timed(runs, effort)
 
 
 def _layer(channels: int, projective: bool = False) -> sk.SLiCE:

@@ -16,7 +16,13 @@ from slicekit.bench.contenders import (
     TOKENS,
 )
 from slicekit.bench.memory import NotMeasured, Worker, allowance
-from slicekit.bench.pieces import exponential_times, position_times, projective_times, step_times
+from slicekit.bench.pieces import (
+    exponential_times,
+    position_times,
+    projective_times,
+    step_times,
+    tiny_times,
+)
 from slicekit.bench.problems import FIRST, SECOND, SHAPES, THIRD, Problem, Setting, Shape
 from slicekit.bench.races import FLOOR, Entrant, race
 from slicekit.bench.scaling import BASE, LENGTHS, Curve, over_length
@@ -322,6 +328,12 @@ def step_lines(effort: Effort) -> Iterator[Line]:
         yield Line(target, *times.ratio("projective", "plain"))
 
 
+def tiny_lines(effort: Effort) -> Iterator[Line]:
+    """A layer whose time is that of calls, and not of numbers."""
+    target = Target("a layer, B1 L8 d16, forward and backward / torch.nn.LSTM", 1)
+    yield Line(target, *tiny_times(effort).ratio("SLiCE", "LSTM"))
+
+
 def log_signature_lines(effort: Effort) -> Iterator[Line]:
     """Log-signatures against other packages."""
     for problem, absent, times in log_signatures.races(effort):
@@ -363,6 +375,7 @@ def parts(effort: Effort, worker: Worker) -> list[Part]:
         ("exponentials", partial(exponential_lines, effort)),
         ("log-signatures", partial(log_signature_lines, effort)),
         ("step()", partial(step_lines, effort)),
+        ("a tiny layer", partial(tiny_lines, effort)),
         ("memory", partial(memory_lines, worker)),
         ("growth over length", partial(growth_lines, effort, worker)),
         ("training", partial(training_lines, effort)),

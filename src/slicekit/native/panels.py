@@ -117,21 +117,24 @@ class Panels:
         batch, length, channels = map(int, (*where.shape[:2], self.increments.shape[-1]))
         channels += bool(self.pace)
         _, dim, columns = self.state.shape
-        loaded = library()
+        vocabulary = 0 if self.index is None else int(self.increments.shape[0])
         return _plan(
             self.parts,
             self.state.element_size(),
-            *(batch, length, channels, int(dim), int(columns)),
-            0 if self.index is None else int(self.increments.shape[0]),
+            *(batch, length, channels, int(dim), int(columns), vocabulary),
             *(self.rescale, self.restore, threads(batch * length * channels * _made(self.parts))),
-            *(self.pace, self.still),
-            "" if loaded is None else loaded.isa,
+            *(self.pace, self.still, instructions()),
         )
+
+    def check(self) -> None:
+        """Raise unless all that is given is what the kernel takes it for."""
+        self._problem()
 
     def _problem(self) -> _Problem:
         plan = self.plan
-        problem = _Problem.from_buffer_copy(plan.sizes)
-        problem.parameters = self._pointers(self.parameters)
+        for x, wanted in zip(self.parameters, plan.parameters, strict=True):
+            address("a parameter", x, wanted)
+        problem = plan.problem(self.parameters)
         arrays = {"increments": self.increments, "state": self.state}
         if self.index is not None:
             arrays["index"] = self.index
@@ -140,25 +143,13 @@ class Panels:
         fill(problem, plan.expected, arrays)
         return problem
 
-    def _pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
-        """Three for each part, null where it has fewer parameters."""
-        addresses: list[int | None] = []
-        given = iter(tensors)
-        for wanted in self.plan.parameters:
-            pointers = [address("a parameter", next(given), x) for x in wanted]
-            addresses += [*pointers, *[None] * (3 - len(pointers))]
-        return (c_void_p * len(addresses))(*addresses)
-
     def kept_numbers(self) -> int:
         """How many numbers hold all transitions; 0 where they can't be kept."""
         return self.plan.kept()
 
     def worth_keeping(self, limit: int) -> int:
         """How many of them to keep within so many bytes: none where they are soon made again."""
-        plan = self.plan
-        numbers = plan.kept()
-        size = numbers * plan.sizes.real
-        return numbers if size <= limit and plan.sizes.channels >= FEWEST[size > CACHED] else 0
+        return self.plan.worth_keeping(limit)
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """All transitions of each sequence as one, block by block; the state is not used.
@@ -241,7 +232,7 @@ class Panels:
             arrays["in_inputs"] = in_inputs
         fill(problem, plan.expected, arrays)
         if trained:
-            problem.in_parameters = self._pointers(in_parameters)
+            problem.in_parameters = plan.pointers(in_parameters)
         KERNEL.run("backward", problem, plan.bytes("backward", problem))
         if states.shape[0] == 0:
             for x in (*in_parameters, in_increments):
@@ -255,7 +246,7 @@ class Plan:
     Attributes:
         sizes: the problem without its arrays.
         expected: the shape and dtype of each array.
-        parameters: the same of each part's parameters.
+        parameters: the same of the parameters, part by part.
     """
 
     def __init__(self, parts: tuple[Part, ...], **fields: float) -> None:
@@ -267,7 +258,9 @@ class Plan:
         dtype = REAL.get(self.sizes.real, torch.float32)
         channels = self.sizes.channels
         self.expected = self._expected(dtype)
-        self.parameters = [[(channels * n, dtype) for n in part.numbers] for part in parts]
+        self.parameters = [(channels * n, dtype) for part in parts for n in part.numbers]
+        self._places = [3 * p + i for p, part in enumerate(parts) for i in range(part.tensors)]
+        self._pointers = c_void_p * (3 * len(parts))
         self._measured: dict[tuple, int] = {}
 
     def _expected(self, dtype: torch.dtype) -> dict[str, Expected]:
@@ -294,6 +287,25 @@ class Plan:
         """How many numbers hold all transitions; 0 where they can't be kept."""
         return self._once(("kept",), lambda: function("slicekit_panels_kept")(byref(self.sizes)))
 
+    def worth_keeping(self, limit: int) -> int:
+        """See `Panels.worth_keeping`."""
+        numbers = self.kept()
+        size = numbers * self.sizes.real
+        return numbers if size <= limit and self.sizes.channels >= FEWEST[size > CACHED] else 0
+
+    def problem(self, parameters: Sequence[Tensor]) -> _Problem:
+        """A problem of these sizes, whose parameters are known to fit; the rest is to be set."""
+        problem = _Problem.from_buffer_copy(self.sizes)
+        problem.parameters = self.pointers(parameters)
+        return problem
+
+    def pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
+        """Three for each part, null where it has fewer parameters."""
+        pointers = self._pointers()
+        for place, x in zip(self._places, tensors, strict=True):
+            pointers[place] = x.data_ptr()
+        return pointers
+
     def keep(self, problem: _Problem, kept: Tensor | None) -> None:
         """Set the address of the transitions that are kept, if they are."""
         if kept is None:
@@ -316,6 +328,12 @@ class Plan:
             check(max(0, -measured), "slicekit_panels_kept")
             self._measured[key] = measured
         return self._measured[key]
+
+
+def instructions() -> str:
+    """The instruction set in use, which work space depends on."""
+    loaded = library()
+    return "" if loaded is None else loaded.isa
 
 
 @lru_cache(maxsize=256)

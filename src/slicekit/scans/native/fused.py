@@ -25,8 +25,9 @@ from slicekit.dispatch import surrounded
 from slicekit.flows import Flow, flow_named
 from slicekit.handles import recall
 from slicekit.native import available
-from slicekit.native.arrays import plain
-from slicekit.native.panels import Panels
+from slicekit.native.arrays import address, plain
+from slicekit.native.panels import KERNEL, Panels, Plan, instructions
+from slicekit.native.threads import threads
 from slicekit.operators import Operator
 from slicekit.scans import choice
 from slicekit.scans.base import Scan
@@ -111,6 +112,12 @@ def run_at_once(
     return tuple(FUSED((*plan, ends, keep), operands, held)[: 1 + ends])
 
 
+MOST_PLANS = 256
+"""Plans that are remembered."""
+
+_plans: dict[tuple, Plan] = {}
+
+
 class _Pass:
     """One call, forwards or backwards.
 
@@ -118,6 +125,7 @@ class _Pass:
         x: (batch, length, channels).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
         parameters: as the kernel takes them.
+        shape: of all states, (batch, length, dim).
     """
 
     def __init__(
@@ -139,6 +147,7 @@ class _Pass:
         self.first = 3 if affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
         self.parameters = run.bind([plain(x) for x in operands[self.first :]])
+        self.shape = (*self.x.shape[:2], run.dim)
 
     def initial(self) -> Tensor:
         """h_0, (batch, dim)."""
@@ -150,18 +159,44 @@ class _Pass:
         given = (self.x, None, state.unsqueeze(-1), None, 0, self.pace, self.still)
         return self.run.panels(self.parameters, *given)
 
-    def kept(self, panels: Panels) -> int:
-        return panels.worth_keeping(self.limit) if self.keep else 0
+    def plan(self, state: Tensor) -> Plan:
+        """What follows from the run, the settings, and shapes and dtypes alone.
+
+        When it is made, all tensors are looked at as a kernel does; equal ones fit as well.
+        """
+        batch, length, channels = self.x.shape
+        team = threads(batch * length * (channels + bool(self.pace)) * self.run.numbers)
+        key: list[Any] = [self.run, self.pace, self.still, team, instructions()]
+        for x in (self.x, state, *self.parameters):
+            key += x.shape, x.dtype, x.is_cpu
+        plan = _plans.get(tuple(key))
+        if plan is None:
+            panels = self.panels(state)
+            panels.check()
+            if len(_plans) >= MOST_PLANS:
+                _plans.clear()
+            plan = _plans[tuple(key)] = panels.plan
+        return plan
+
+    def problem(self, plan: Plan, state: Tensor) -> Any:
+        """For the kernel, but for what it writes."""
+        problem = plan.problem(self.parameters)
+        problem.increments, problem.state = self.x.data_ptr(), state.data_ptr()
+        return problem
 
 
 def _forward(*args: Any) -> list[Tensor]:
     """All states, the last one if asked for; that at the beginning, the transitions if kept."""
     this = _Pass(*args)
     state = this.initial()
-    panels = this.panels(state)
-    numbers = this.kept(panels)
+    plan = this.plan(state)
+    problem = this.problem(plan, state)
+    states = state.new_empty(this.shape)
+    problem.states = states.data_ptr()
+    numbers = plan.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
-    states = panels.forward(kept[0] if kept else None)[0].squeeze(-1)
+    plan.keep(problem, kept[0] if kept else None)
+    KERNEL.run("forward", problem, plan.bytes("forward", problem))
     begun = state if this.affine else state.new_empty(0)
     ends = [states.select(1, -1).clone()] if this.ends else []
     return [states, *ends, begun, *kept]
@@ -169,10 +204,9 @@ def _forward(*args: Any) -> list[Tensor]:
 
 def _shapes(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
-    batch, length = this.x.shape[:2]
-    state = this.x.new_empty(batch, this.run.dim)
-    kept = this.kept(this.panels(state))
-    shapes = [(batch, length, this.run.dim), *([state.shape] if this.ends else [])]
+    state = this.x.new_empty(this.shape[0], this.run.dim)
+    kept = this.panels(state).worth_keeping(this.limit) if this.keep else 0
+    shapes = [this.shape, *([state.shape] if this.ends else [])]
     shapes += [state.shape if this.affine else (0,), *([(kept,)] if kept else [])]
     return [this.x.new_empty(shape) for shape in shapes]
 
@@ -180,27 +214,61 @@ def _shapes(*args: Any) -> list[Tensor]:
 def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
-    state, *kept = rest[this.ends :]
-    in_last = in_ends[0] if this.ends else None
-    state = plain(state) if this.affine else this.start[0]
+    begun, *kept = rest[this.ends :]
+    state = plain(begun) if this.affine else this.start[0]
     in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
-    in_parameters, in_x, in_state, _ = this.panels(state).backward(
-        plain(states).unsqueeze(-1),
-        states.new_empty(0),
+    in_x, in_state, in_parameters = _pulled(
+        this,
+        state,
+        plain(states),
         plain(kept[0]) if kept else None,
-        in_states.unsqueeze(-1),
-        None if in_last is None else plain(in_last).unsqueeze(-1),
-        needed[0],
-        any(needed[this.first :]),
+        in_states,
+        plain(in_ends[0]) if this.ends and in_ends[0] is not None else None,
+        (needed[0], any(needed[this.first :])),
     )
-    in_state = in_state.squeeze(-1)
-    in_parameters = this.run.pull(this.parameters, in_parameters)
     if not this.affine:
         return [in_x, in_state, *in_parameters]
-    if needed[0]:
+    first = this.x.select(1, 0)
+    if in_x is not None:
         in_x.select(1, 0).addmm_(in_state, this.start[0])
-    in_weight = in_state.t() @ this.x.select(1, 0) if needed[1] else None
+    in_weight = torch.mm(in_state.t(), first) if needed[1] else None
     return [in_x, in_weight, in_state.sum(0) if needed[2] else None, *in_parameters]
+
+
+def _pulled(
+    this: _Pass,
+    state: Tensor,
+    states: Tensor,
+    kept: Tensor | None,
+    in_states: Tensor,
+    in_last: Tensor | None,
+    needed: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor, Sequence[Tensor | None]]:
+    """Gradients of x and of the parameters, each where it is needed, and of the initial state."""
+    plan = this.plan(state)
+    problem, expected = this.problem(plan, state), (this.shape, state.dtype)
+    problem.states = address("states", states, expected)
+    problem.in_states = address("in_states", in_states, expected)
+    if in_last is not None:
+        problem.in_last = address("in_last", in_last, (state.shape, state.dtype))
+    plan.keep(problem, kept)
+    in_state = torch.empty_like(state)
+    problem.in_state = in_state.data_ptr()
+    wanted, trained = needed
+    in_x = torch.empty_like(this.x) if wanted else None
+    if in_x is not None:
+        problem.in_increments = in_x.data_ptr()
+    in_parameters = [torch.empty_like(x) for x in this.parameters] if trained else []
+    if trained:
+        problem.in_parameters = plan.pointers(in_parameters)
+    KERNEL.run("backward", problem, plan.bytes("backward", problem))
+    if this.shape[0] == 0:
+        for x in (in_x, *in_parameters):
+            if x is not None:
+                x.zero_()
+    if not trained:
+        return in_x, in_state, [None] * len(this.parameters)
+    return in_x, in_state, this.run.pull(this.parameters, in_parameters)
 
 
 def _flops(structure: str, *rest: Any) -> int:

@@ -41,9 +41,9 @@ OWN_KERNEL = (Kind.SPARSE, Kind.SHARED_FACTORS)
 EXPONENTIATED = (Kind.BLOCKS, Kind.SKEW)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
-    """Parts that one kernel takes together.
+    """Parts that one kernel takes together; there is one for equal parts, so it is a key as it is.
 
     Attributes:
         kernel: PANELS, or the kind of its only part.
@@ -51,6 +51,7 @@ class Run:
         parts: what the panel kernel is told.
         names: of the parameters, in the order in which the kernel takes them.
         bounded: those of them whose tanh it takes.
+        numbers: how many the parts have for a channel, as the panel kernel makes them.
     """
 
     kernel: str | Kind
@@ -58,6 +59,7 @@ class Run:
     parts: tuple[PanelPart, ...]
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
+    numbers: int = 0
 
     def bind(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters as the kernel takes them, from those of the structure."""
@@ -146,6 +148,7 @@ def _run(parts: list[Part]) -> Run:
         panels,
         tuple(name for part in parts for name in part.names),
         tuple(name for part in parts if part.bounded for name in part.names),
+        sum(sum(part.numbers) for part in panels),
     )
 
 
