@@ -66,16 +66,22 @@ def test_products_are_look_ups_and_without_gradients_hold_one_number_a_column() 
     torch.testing.assert_close(back.as_dense(), product.as_dense().mT)
 
 
-def test_the_choice_has_the_gradient_of_the_softmax_in_products_too() -> None:
+@pytest.mark.parametrize("recorded", [(0, 1), (0,), (1,)], ids=["both", "earlier", "later"])
+def test_the_choice_has_the_gradient_of_the_softmax_in_products_too(
+    recorded: tuple[int, ...],
+) -> None:
     increments, weights = torch.randn(2, 3).double(), torch.randn(8, 8).double()
 
     def gradients(dense: bool) -> list[Tensor]:
         leaves = {name: x.requires_grad_() for name, x in _parameters(3.0).items()}
-        both = STRUCTURE.combine(leaves, increments).euler()
+        steps = []
+        for i in (1, 0):
+            with torch.set_grad_enabled(i in recorded):
+                steps.append(STRUCTURE.combine(leaves, increments[i]).euler())
+        later, earlier = steps
         if dense:
-            product = both.as_dense()[1] @ both.as_dense()[0]
+            product = later.as_dense() @ earlier.as_dense()
         else:
-            later, earlier = (both.map(lambda x, i=i: x[i]) for i in (1, 0))
             product = later.compose(earlier).as_dense()
         return list(torch.autograd.grad((weights * product).sum(), list(leaves.values())))
 
@@ -169,3 +175,5 @@ def test_what_it_cannot_be_is_said() -> None:
         PermutationDiagonal(8, 4, stay=0.0)
     with pytest.raises(ValueError, match="is not linear in its increments, so it has no brackets"):
         PermutationDiagonal(8, 4).lift(2)
+    with pytest.raises(TypeError, match=r"^a ColumnTransition and an adjoint have no product; use"):
+        _steps(2).adjoint().compose(_steps(2))

@@ -113,18 +113,25 @@ class ColumnTransition(_Columns, Transition):
         """One look-up a column: where the earlier step sends it, and where that goes then.
 
         Of first order in what is passing, which is zero: (M + E) (N + F) = M N + E N + M F.
+
+        Raises:
+            TypeError: for a matrix and a transpose, whose product may have more numbers a column.
         """
+        if self.transposed != earlier.transposed:
+            raise TypeError("a ColumnTransition and an adjoint have no product; use as_dense()")
         if self.transposed:
             return earlier.adjoint().compose(self.adjoint()).adjoint()
         rows = self.rows.gather(-1, earlier.rows)
         values = self.values.gather(-1, earlier.rows) * earlier.values
-        if not (self.traced and earlier.traced):
-            return type(self)(values, rows, self.passing)
-        shape = self.passing.shape
-        passing = self.passing.gather(-1, earlier.rows.unsqueeze(-2).expand(shape))
-        passing = passing * earlier.values.unsqueeze(-2)
-        places = self.rows.unsqueeze(-1).expand(shape)
-        passing = passing.scatter_add(-2, places, self.values.unsqueeze(-1) * earlier.passing)
+        passing = self.passing
+        if self.traced:
+            columns = earlier.rows.unsqueeze(-2).expand(passing.shape)
+            passing = passing.gather(-1, columns) * earlier.values.unsqueeze(-2)
+        if earlier.traced:
+            pushed = self.values.unsqueeze(-1) * earlier.passing
+            places = self.rows.unsqueeze(-1).expand(pushed.shape)
+            whole = passing if self.traced else torch.zeros_like(pushed)
+            passing = whole.scatter_add(-2, places, pushed)
         return type(self)(values, rows, passing)
 
     def where(self, valid: Tensor) -> Self:
