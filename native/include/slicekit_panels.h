@@ -75,7 +75,8 @@ typedef struct {
   int64_t workspace_bytes;
 } slicekit_panels;
 
-/* Numbers to hold all transitions; 0 where they can't be kept, negative for bad sizes. */
+/* Numbers to hold all transitions, or those of a table; 0 where they can't be kept, negative for bad
+   sizes. */
 SLICEKIT_API int64_t slicekit_panels_kept(const slicekit_panels *problem);
 
 /* Columns of `product`: rows of the largest block, or of a part that is no block; negative for bad

@@ -3,6 +3,7 @@
 
 #include "flow.hpp"
 #include "product.hpp"
+#include "ravel.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -83,24 +84,114 @@ inline PanelColumns<Real> panel_columns(const Layout &layout, int64_t panel, boo
   return columns;
 }
 
+// Panels whose parameters stand next to each other: (LANES, count) of each channel; no panel is in a
+// sheaf where lanes are padded, or where numbers are not in the order of lanes.
 template <class Real>
-SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel, int64_t panels,
-                       const Path &path, const Packed<Real> &to) {
+struct Sheaf {
+  int64_t first, count;
+  Real *at;
+  int64_t stride;  // from channel to channel
+};
+
+constexpr int64_t LARGEST_SHEAF = 8;
+
+// The sheaf of a panel; its count is 0 if there is none.
+template <class Real>
+inline Sheaf<Real> sheaf_of(const Layout &layout, int64_t panel, bool gradients) {
   constexpr int64_t N = LANES<Real>;
-  const Real scale = static_cast<Real>(path.scale());
-  Real *rows = to.forward + panel * path.channels * N;
-  for (int64_t k = 0; k < path.channels; ++k) {
+  const Part &part = part_of_panel(layout, panel);
+  const int64_t local = panel - part.features_at;
+  const bool blocks = part.is_blocks() && !part.exponential;
+  if (blocks && (part.size != part.width || part.size > N)) return {};
+  const int64_t rank = part.kind == SLICEKIT_LOW_RANK ? part.size : 0;
+  const int64_t place = rank ? local % (1 + 2 * rank) : 0;
+  const int64_t count = blocks ? part.size : place ? rank : 1;
+  if (count > LARGEST_SHEAF || power_of_two_above(count) != count) return {};
+  const int64_t first = panel - (blocks ? local % count : place ? (place - 1) % rank : 0);
+  const Column start = feature_column<Real>(part, first - part.features_at, 0);
+  const Column end = feature_column<Real>(part, first - part.features_at, N - 1);
+  if (end.which < 0) return {};
+  const void *tensor = gradients ? part.in_parameters[start.which] : part.parameters[start.which];
+  return {first, count, const_cast<Real *>(static_cast<const Real *>(tensor)) + start.at,
+          part.columns_of(start.which)};
+}
+
+// Calls f(Constant<COUNT>) for the count of a sheaf.
+template <class F>
+SLICEKIT_INLINE void with_count(int64_t count, F &&f) {
+  switch (count) {
+    case 1: return f(Constant<1>{});
+    case 2: return f(Constant<2>{});
+    case 4: return f(Constant<4>{});
+    case 8: return f(Constant<8>{});
+  }
+}
+
+// rows (count, channels, LANES) = scale times a sheaf.
+template <class Real>
+SLICEKIT_NOINLINE void unravel_sheaf(const Sheaf<Real> &from, int64_t channels, Real scale, Real *rows) {
+  constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
+  with_count(from.count, [&](auto number) {
+    constexpr int COUNT = decltype(number)::value;
+    for (int64_t k = 0; k < channels; ++k) {
+      Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
+      for (int v = 0; v < COUNT * VECTORS; ++v) x[v] = load(from.at + k * from.stride + v * V);
+      unravel<COUNT, Real>(x, y);
+      for (int v = 0; v < COUNT * VECTORS; ++v) {
+        store(rows + (v / VECTORS * channels + k) * N + v % VECTORS * V, y[v] * scale);
+      }
+    }
+  });
+}
+
+// The other way round, from the sum of `slots` arrays of rows, which are `apart`.
+template <class Real>
+SLICEKIT_NOINLINE void ravel_sheaf(const Real *rows, int64_t slots, ptrdiff_t apart, int64_t channels,
+                                   Real scale, const Sheaf<Real> &to) {
+  constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
+  with_count(to.count, [&](auto number) {
+    constexpr int COUNT = decltype(number)::value;
+    for (int64_t k = 0; k < channels; ++k) {
+      Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
+      for (int v = 0; v < COUNT * VECTORS; ++v) {
+        const Real *row = rows + (v / VECTORS * channels + k) * N + v % VECTORS * V;
+        x[v] = load(row);
+        for (int64_t slot = 1; slot < slots; ++slot) x[v] += load(row + slot * apart);
+        x[v] *= scale;
+      }
+      ravel<COUNT, Real>(x, y);
+      for (int v = 0; v < COUNT * VECTORS; ++v) store(to.at + k * to.stride + v * V, y[v]);
+    }
+  });
+}
+
+// A panel's parameters, lane by lane.
+template <class Real>
+SLICEKIT_NOINLINE void pack_lanes(const PanelColumns<Real> &from, int64_t channels, Real scale,
+                                  Real *rows) {
+  constexpr int64_t N = LANES<Real>;
+  for (int64_t k = 0; k < channels; ++k) {
     for (int64_t l = 0; l < N; ++l) {
       rows[k * N + l] = from.at[l] ? scale * from.at[l][k * from.stride[l]] : Real(0);
     }
   }
-  if (!to.backward) return;
-  rows += path.clock() * N;
+}
+
+// What is packed forwards of a panel, packed backwards.
+template <class Real>
+SLICEKIT_NOINLINE void pack_back(int64_t panel, int64_t panels, const Path &path,
+                                 const Packed<Real> &to) {
+  constexpr int64_t N = LANES<Real>;
+  const Real *rows = to.forward + (panel * path.channels + path.clock()) * N;
   const int64_t channels = path.width();
   const ChannelGroups<Real> channel(channels);
   for (int64_t c = 0; c < channel.groups(); ++c) {
     Real *square = to.backward + (c * panels + panel) * N * N;
     const int64_t count = least(N, channels - c * N);
+    if (count == N) {
+      transpose_square<Real>(rows + c * N * N, N, square, N);
+      continue;
+    }
     for (int64_t l = 0; l < N; ++l) {
       for (int64_t x = 0; x < N; ++x) {
         square[l * N + x] = x < count ? rows[(c * N + x) * N + l] : Real(0);
@@ -110,6 +201,46 @@ SLICEKIT_NOINLINE void pack_panel(const PanelColumns<Real> &from, int64_t panel,
   for (int64_t x = 0; x < channel.few; ++x) {
     for (int64_t l = 0; l < N; ++l) {
       to.rest[(x * panels + panel) * N + l] = rows[(channel.full * N + x) * N + l];
+    }
+  }
+}
+
+// A panel, with all of its sheaf where it is the first of one.
+template <class Real>
+inline void pack_panel(const Layout &layout, int64_t panel, const Path &path, const Packed<Real> &to) {
+  const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, false);
+  if (sheaf.count && sheaf.first != panel) return;
+  const Real scale = static_cast<Real>(path.scale());
+  Real *rows = to.forward + panel * path.channels * LANES<Real>;
+  if (sheaf.count) {
+    unravel_sheaf(sheaf, path.channels, scale, rows);
+  } else {
+    pack_lanes(panel_columns<Real>(layout, panel, false), path.channels, scale, rows);
+  }
+  if (!to.backward) return;
+  for (int64_t p = panel; p < panel + most<int64_t>(sheaf.count, 1); ++p) {
+    pack_back(p, layout.feature_panels, path, to);
+  }
+}
+
+// The gradients of a panel's parameters, the sum of `slots` arrays (feature panels, channels, LANES).
+template <class Real>
+inline void unpack_panel(const Layout &layout, int64_t panel, const Path &path, const Real *totals,
+                         int64_t slots) {
+  constexpr int64_t N = LANES<Real>;
+  const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, true);
+  if (sheaf.count && sheaf.first != panel) return;
+  const int64_t channels = path.channels, apart = layout.feature_panels * channels * N;
+  const Real scale = static_cast<Real>(path.scale());
+  const Real *rows = totals + panel * channels * N;
+  if (sheaf.count) return ravel_sheaf(rows, slots, apart, channels, scale, sheaf);
+  const PanelColumns<Real> to = panel_columns<Real>(layout, panel, true);
+  for (int64_t k = 0; k < channels; ++k, rows += N) {
+    for (int64_t l = 0; l < N; ++l) {
+      if (!to.at[l]) continue;
+      Real total = rows[l];
+      for (int64_t slot = 1; slot < slots; ++slot) total += rows[slot * apart + l];
+      to.at[l][k * to.stride[l]] = scale * total;
     }
   }
 }

@@ -25,36 +25,44 @@ SLICEKIT_INLINE Vector<Real> transform_lanes(Vector<Real> x, int64_t dim) {
   return x;
 }
 
-// Two stages in one pass, of strides s and 2 s.
-template <class Real>
-SLICEKIT_INLINE void transform_four(Real *x, int64_t padded, int64_t s) {
-  for (int64_t i = 0; i < padded; i += 4 * s) {
+// The stages of strides s, 2 s, ..., COUNT s / 2 in one pass; `put` takes a place and what stands there.
+template <int COUNT, class Real, class F>
+SLICEKIT_INLINE void transform_strides(const Real *x, int64_t dim, int64_t s, F &&put) {
+  for (int64_t i = 0; i < dim; i += COUNT * s) {
     for (int64_t j = i; j < i + s; j += WIDTH<Real>) {
-      const Vector<Real> a = load(x + j), b = load(x + j + s);
-      const Vector<Real> c = load(x + j + 2 * s), d = load(x + j + 3 * s);
-      const Vector<Real> ab = a + b, a_b = a - b, cd = c + d, c_d = c - d;
-      store(x + j, ab + cd);
-      store(x + j + s, a_b + c_d);
-      store(x + j + 2 * s, ab - cd);
-      store(x + j + 3 * s, a_b - c_d);
+      Vector<Real> y[COUNT];
+      unrolled<COUNT>([&](auto k) { y[decltype(k)::value] = load(x + j + decltype(k)::value * s); });
+      unrolled<log2_of(COUNT)>([&](auto stage) {
+        constexpr int D = 1 << decltype(stage)::value;
+        unrolled<COUNT>([&](auto index) {
+          constexpr int k = decltype(index)::value;
+          if constexpr ((k & D) == 0) {
+            const Vector<Real> a = y[k], b = y[k + D];
+            y[k] = a + b;
+            y[k + D] = a - b;
+          }
+        });
+      });
+      unrolled<COUNT>([&](auto k) { put(j + decltype(k)::value * s, y[decltype(k)::value]); });
     }
   }
 }
 
-// The unnormalised transform of the first `dim` numbers, in place.
-template <class Real>
-SLICEKIT_INLINE void transform(Real *x, int64_t dim) {
+// The unnormalised transform of the first `dim` numbers: read(i) gives a vector of them, and those that
+// put(i, vector) takes go beyond dim up to `padded`. In between they stand in x.
+template <class Real, class F, class G>
+SLICEKIT_INLINE void transform(int64_t dim, int64_t padded, Real *x, F &&read, G &&put) {
   constexpr int V = WIDTH<Real>;
-  for (int64_t i = 0; i < dim; i += V) store(x + i, transform_lanes<Real>(load(x + i), dim));
-  int64_t s = V;
-  for (; 2 * s < dim; s *= 4) transform_four(x, dim, s);
-  if (s < dim) {
-    for (int64_t j = 0; j < s; j += V) {
-      const Vector<Real> a = load(x + j), b = load(x + j + s);
-      store(x + j, a + b);
-      store(x + j + s, a - b);
-    }
+  const auto keep = [&](int64_t i, Vector<Real> y) { store(x + i, y); };
+  for (int64_t i = 0; i < padded; i += V) {
+    const Vector<Real> y = transform_lanes<Real>(read(i), dim);
+    dim > V && i < dim ? keep(i, y) : put(i, y);
   }
+  int64_t s = V;
+  for (; 8 * s < dim; s *= 8) transform_strides<8>(x, dim, s, keep);
+  if (8 * s == dim) transform_strides<8>(x, dim, s, put);
+  if (4 * s == dim) transform_strides<4>(x, dim, s, put);
+  if (2 * s == dim) transform_strides<2>(x, dim, s, put);
 }
 
 // 1 / sqrt(dim), for a power of two.
@@ -68,34 +76,29 @@ SLICEKIT_INLINE Real orthonormal(int64_t dim) {
 template <class Real>
 SLICEKIT_NOINLINE void step_hadamard(const Part &part, const Real *m, ptrdiff_t panel, const Real *h,
                           Real *out) {
-  constexpr int V = WIDTH<Real>, N = LANES<Real>;
+  constexpr int64_t N = LANES<Real>;
   const Real scale = orthonormal<Real>(part.dim);
-  for (int64_t i = 0; i < part.padded; i += N, m += panel) {
-    for (int64_t half = 0; half < N; half += V) {
-      store(out + i + half, load(m + half) * load(h + i + half) * scale);
-    }
-  }
-  transform(out, part.dim);
-  for (int64_t i = 0; i < part.padded; i += V) store(out + i, load(out + i) + load(h + i));
+  transform(
+      part.dim, part.padded, out,
+      [&](int64_t i) { return load(m + i / N * panel + i % N) * load(h + i) * scale; },
+      [&](int64_t i, Vector<Real> y) { store(out + i, y + load(h + i)); });
 }
 
-// next += g + A^T g = g + d (H g); in_m (+)= h (H g); `scratch` holds H g.
+// next += g + A^T g = g + d (H g); in_m (+)= h (H g); `scratch` is as long as a padded state.
 template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_hadamard(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
                              ptrdiff_t in_panel, const Real *g, const Real *h, Real *next,
                              Real *scratch) {
-  constexpr int V = WIDTH<Real>, N = LANES<Real>;
+  constexpr int64_t N = LANES<Real>;
   const Real scale = orthonormal<Real>(part.dim);
-  for (int64_t i = 0; i < part.padded; i += V) store(scratch + i, load(g + i) * scale);
-  transform(scratch, part.dim);
-  for (int64_t i = 0; i < part.padded; i += N, m += panel, in_m += in_panel) {
-    for (int64_t half = 0; half < N; half += V) {
-      const Vector<Real> y = load(scratch + i + half);
-      const Vector<Real> d = y * load(h + i + half);
-      store(next + i + half, load(next + i + half) + load(g + i + half) + load(m + half) * y);
-      if (TAKEN != LEFT) store(in_m + half, TAKEN == ADDED ? load(in_m + half) + d : d);
-    }
-  }
+  transform(
+      part.dim, part.padded, scratch, [&](int64_t i) { return load(g + i) * scale; },
+      [&](int64_t i, Vector<Real> y) {
+        const Vector<Real> d = y * load(h + i);
+        Real *to = in_m + i / N * in_panel + i % N;
+        store(next + i, load(next + i) + load(g + i) + load(m + i / N * panel + i % N) * y);
+        if (TAKEN != LEFT) store(to, TAKEN == ADDED ? load(to) + d : d);
+      });
 }
 
 }  // namespace SLICEKIT_ISA

@@ -4,6 +4,7 @@
 
 #include "sequences.hpp"
 #include "shard_product.hpp"
+#include "token_groups.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -169,9 +170,11 @@ void add_partial_increments(const Pass<Real> &pass) {
   }
 }
 
-// A table's rows follow each other, each with all its panels: a step reads one row.
+// Where a step reads all panels of one row, these follow each other; where lane groups are run one by
+// one, so do the rows of a panel.
 template <class Real>
 Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
+  if (by_lane_groups(pass.q, pass.plan)) return {at, pass.q.vocabulary * LANES<Real>, LANES<Real>};
   return {at, LANES<Real>, pass.plan.layout[0].panels * LANES<Real>};
 }
 
@@ -216,10 +219,16 @@ template <class Real>
 void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
   const int64_t numbers = pass.q.vocabulary * plan.layout[0].panels * LANES<Real>;
+  const int64_t first = slot * plan.tasks / plan.slots, stop = (slot + 1) * plan.tasks / plan.slots;
   const Panels<Real> table = rows_of_table(pass, pass.table);
   const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * numbers);
   clear(gradients.at, numbers);
-  for (int64_t b = slot * plan.tasks / plan.slots; b < (slot + 1) * plan.tasks / plan.slots; ++b) {
+  if (by_lane_groups(pass.q, plan)) {
+    return pass.q.in_parameters || pass.q.in_increments
+               ? run_token_groups_back<ADDED>(pass, table, gradients, first, stop)
+               : run_token_groups_back<LEFT>(pass, table, gradients, first, stop);
+  }
+  for (int64_t b = first; b < stop; ++b) {
     const int64_t *index = pass.q.index + b * pass.q.length;
     for (int64_t c = 0; c < pass.q.columns; ++c) {
       const Sequence<Real> sequence = {pass.q, plan.layout[0], scratch, b, c};
@@ -238,11 +247,11 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[0];
   const Panels<Real> gradients = {pass.in_panels, q.vocabulary * N, N};
-  const Panels<Real> table = rows_of_table(pass, pass.table);
+  const Panels<Real> table = rows_of_table(pass, pass.table), slots = rows_of_table(pass, pass.in_table);
 #pragma omp for schedule(static)
   for (int64_t v = 0; v < q.vocabulary; ++v) {
     for (int64_t p = 0; p < layout.panels; ++p) {
-      const Real *from = pass.in_table + (v * layout.panels + p) * N;
+      const Real *from = slots.of(p, v);
       Real *to = gradients.of(p, v);
       for (int64_t l = 0; l < N; ++l) {
         Real total = from[l];
@@ -281,6 +290,15 @@ void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   pass.pack();
   if (pass.q.vocabulary) {
     make_table(pass, scratch);
+    if (by_lane_groups(pass.q, plan)) {
+      const Panels<Real> table = rows_of_table(pass, pass.table);
+#pragma omp for schedule(static)
+      for (int64_t slot = 0; slot < plan.slots; ++slot) {
+        run_token_groups(pass, table, slot * plan.tasks / plan.slots,
+                         (slot + 1) * plan.tasks / plan.slots);
+      }
+      return;
+    }
 #pragma omp for schedule(dynamic)
     for (int64_t b = 0; b < pass.q.batch; ++b) {
       pass.q.product ? multiply_table_task(pass, b, scratch) : run_table_task(pass, b, scratch);
@@ -300,7 +318,7 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
   pass.pack();
   if (pass.q.vocabulary) {
-    make_table(pass, scratch);
+    if (!pass.q.kept) make_table(pass, scratch);
 #pragma omp for schedule(dynamic)
     for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
     if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);
@@ -344,7 +362,8 @@ template <class Real>
 int64_t numbers_kept(const slicekit_panels &q) {
   Plan plan;
   make_plan<Real>(q, plan);
-  return can_keep(q, plan) ? q.batch * q.length * plan.layout[0].panels * LANES<Real> : 0;
+  const int64_t rows = q.vocabulary ? q.vocabulary : q.batch * q.length;
+  return can_keep(q, plan) ? rows * plan.layout[0].panels * LANES<Real> : 0;
 }
 
 }  // namespace

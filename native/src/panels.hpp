@@ -79,7 +79,7 @@ struct Pass {
 
   void take_table() {
     const int64_t numbers = q.vocabulary * plan.layout[0].panels * LANES<Real>;
-    table = workspace.take<Real>(numbers);
+    table = q.kept ? static_cast<Real *>(q.kept) : workspace.take<Real>(numbers);
     if (!backward) return;
     in_table = workspace.take<Real>(numbers * plan.slots);
     in_panels = workspace.take<Real>(numbers);
@@ -113,38 +113,28 @@ struct Pass {
   }
 
   void pack() {
+    each_feature_panel([&](int64_t s, int64_t panel) {
+      pack_panel<Real>(plan.layout[s], panel, path, packed[s]);
+    });
+  }
+
+  // Sums the accumulators in a fixed order and puts them where the parameters have their gradients.
+  void unpack() {
+    const int64_t slots = q.vocabulary ? 1 : plan.slots;
+    each_feature_panel([&](int64_t s, int64_t panel) {
+      unpack_panel<Real>(plan.layout[s], panel, path, totals[s], slots);
+    });
+  }
+
+  // Calls f(split, panel) for all of them, which the threads share.
+  template <class F>
+  void each_feature_panel(F &&f) {
     const int64_t panels_of_all = all_feature_panels();
 #pragma omp for schedule(static)
     for (int64_t all = 0; all < panels_of_all; ++all) {
       int64_t s = 0, panel = all;
       for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
-      const Layout &layout = plan.layout[s];
-      pack_panel<Real>(panel_columns<Real>(layout, panel, false), panel, layout.feature_panels,
-                       path, packed[s]);
-    }
-  }
-
-  // Sums the accumulators in a fixed order and puts them where the parameters have their gradients.
-  void unpack() {
-    constexpr int64_t N = LANES<Real>;
-    const int64_t panels_of_all = all_feature_panels(), slots = q.vocabulary ? 1 : plan.slots;
-    const Real scale = static_cast<Real>(path.scale());
-#pragma omp for schedule(static)
-    for (int64_t all = 0; all < panels_of_all; ++all) {
-      int64_t s = 0, panel = all;
-      for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
-      const Layout &layout = plan.layout[s];
-      const PanelColumns<Real> to = panel_columns<Real>(layout, panel, true);
-      const int64_t apart = layout.feature_panels * q.channels * N;
-      for (int64_t k = 0; k < q.channels; ++k) {
-        const Real *from = totals[s] + (panel * q.channels + k) * N;
-        for (int64_t l = 0; l < N; ++l) {
-          if (!to.at[l]) continue;
-          Real total = from[l];
-          for (int64_t slot = 1; slot < slots; ++slot) total += from[slot * apart + l];
-          to.at[l][k * to.stride[l]] = scale * total;
-        }
-      }
+      f(s, panel);
     }
   }
 

@@ -133,9 +133,11 @@ inline void make_plan(const slicekit_panels &q, Plan &plan) {
   plan.slots = plan.splits > 1 ? plan.tasks : least(q.threads, plan.tasks);
 }
 
-// Whether all transitions can be kept: where they are their features, and one for each position.
+// Whether all transitions can be kept: those of a table, or one for each position where they are
+// their features.
 inline bool can_keep(const slicekit_panels &q, const Plan &plan) {
-  if (q.vocabulary || plan.splits > 1) return false;
+  if (q.vocabulary) return true;
+  if (plan.splits > 1) return false;
   for (int64_t p = 0; p < q.parts; ++p) {
     if (q.part[p].exponential) return false;
   }

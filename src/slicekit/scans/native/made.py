@@ -53,17 +53,21 @@ class MadePasses(Passes):
 
     @cached_property
     def _kept_numbers(self) -> int:
-        """Of the transitions, or of what a table is made of, where one kernel keeps them."""
+        """Of the transitions, and what a table's are made of, where one kernel keeps them."""
         first, *others = self.runs
         if others:
             return 0
         if first.kernel == PANELS and self.index is None:
             return self._only.worth_keeping(self.size)
         if first.kernel == PANELS:
-            numbers = sum(self._made.parameters[name].numel() for name in first.bounded)
+            numbers = self._bound_numbers(first) + self._only.kept_numbers()
         else:
             numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * self.state.element_size() <= self.size else 0
+
+    def _bound_numbers(self, run: Run) -> int:
+        """Of the bound parameters, which are kept before the transitions of a table."""
+        return sum(self._made.parameters[name].numel() for name in run.bounded)
 
     @cached_property
     def _only(self) -> Panels:
@@ -158,9 +162,11 @@ class MadePasses(Passes):
             panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
             if self.index is None:
                 return panels.forward(kept, made)
-            if kept is not None:
-                run.pack(panels.parameters, kept)
-            return panels.forward(None)
+            if kept is None:
+                return panels.forward(None)
+            bound = self._bound_numbers(run)
+            run.pack(panels.parameters, kept[:bound])
+            return panels.forward(kept[bound:])
         if self._tabulates(run):
             held = self._named(run)
             matrices = tokens.make(run, held, self.path, kept)
@@ -226,7 +232,9 @@ class MadePasses(Passes):
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients of a run's parameters by name, of the path, the state and the inputs."""
         if run.kernel == PANELS:
-            bound, transitions = (None, kept) if self.index is None else (kept, None)
+            bound, transitions = None, kept
+            if kept is not None and self.index is not None:
+                bound, transitions = kept.tensor_split([self._bound_numbers(run)])
             panels = self._panels(run, state, inputs, bound)
             in_parameters, moved, first, driven = panels.backward(
                 states, factors, transitions, in_states, in_last, wanted, trained

@@ -71,7 +71,8 @@ class Run:
     def pack(self, bound: Sequence[Tensor], kept: Tensor) -> None:
         """Write down what `bind` has made."""
         pairs = zip(self.names, bound, strict=True)
-        torch.cat([x.flatten() for name, x in pairs if name in self.bounded], out=kept)
+        if self.bounded:
+            torch.cat([x.flatten() for name, x in pairs if name in self.bounded], out=kept)
 
     def unpack(self, kept: Tensor, parameters: list[Tensor]) -> list[Tensor]:
         """What `bind` makes of the parameters, from what was written down of it."""
@@ -100,9 +101,8 @@ class Run:
         if not self.bounded:
             return gradients
         triples = zip(self.names, bound, gradients, strict=True)
-        return [
-            g * (1 - x * x) if name in self.bounded and g.numel() else g for name, x, g in triples
-        ]
+        pull = torch.ops.aten.tanh_backward
+        return [pull(g, x) if name in self.bounded and g.numel() else g for name, x, g in triples]
 
 
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:

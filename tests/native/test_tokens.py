@@ -1,0 +1,83 @@
+"""Tokens through the fused recurrence: sizes that fill lane groups take ways of their own."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import slicekit as sk
+from slicekit.bench.timing import threads
+from slicekit.native import available, reason
+from slicekit.scans import Scan
+from slicekit.structures import Structure
+
+pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
+
+FILLED: list[Structure] = [
+    *(sk.BlockDiagonal(32, block) for block in (1, 2, 4, 8, 16)),
+    sk.BlockDiagonal(96, 32),
+    sk.DiagonalDense(48, 16),
+    sk.Orthogonal(32, 4),
+    *(sk.JointDPLR(32, rank) for rank in (1, 2, 3, 8, 16)),
+    *(sk.WalshHadamard(dim) for dim in (1, 2, 8, 16, 32, 64, 128, 1024)),
+]
+
+
+def _run(
+    structure: Structure, dtype: torch.dtype, scan: Scan, trained: bool, length: int
+) -> list[Tensor]:
+    """Values and gradients of six sequences of four tokens, -1 among them."""
+    source = torch.Generator().manual_seed(0)
+    channels = 35  # two lane groups of them and a few more
+    index = torch.randint(-1, 4, (6, length), generator=source)
+    table = (torch.randn(4, channels, generator=source) / 20).to(dtype).requires_grad_(trained)
+    state = torch.randn(6, structure.dim, generator=source).to(dtype).requires_grad_()
+    parameters = {
+        name: x.to(dtype).requires_grad_(trained)
+        for name, x in structure.init(channels, source, increment=0.05).items()
+    }
+    leaves = [state, *([table, *parameters.values()] if trained else [])]
+    h, last = sk.solve(structure, parameters, sk.Tabulated(table, index), state, None, scan)
+    loss = (h * torch.linspace(-1, 1, length)[:, None]).sum() + last.sin().sum()
+    return [h.detach(), last.detach(), *torch.autograd.grad(loss, leaves)]
+
+
+@pytest.mark.parametrize("structure", FILLED, ids=str)
+@pytest.mark.usefixtures("every_isa", "poisoned_memory")
+def test_tokens_are_the_loop_in_values_and_gradients(structure: Structure) -> None:
+    expected = _run(structure, torch.float64, sk.Recurrent(), True, 5)
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-4)):
+        for found, wanted in zip(
+            _run(structure, dtype, sk.Native(), True, 5), expected, strict=True
+        ):
+            largest = float(wanted.abs().max())
+            torch.testing.assert_close(
+                found.double(), wanted, rtol=0, atol=tolerance * max(1.0, largest)
+            )
+
+
+@pytest.mark.parametrize("structure", [FILLED[2], FILLED[7]], ids=str)
+@pytest.mark.usefixtures("every_isa", "poisoned_memory")
+def test_the_same_with_frozen_parameters_and_after_norms_were_restored(
+    structure: Structure,
+) -> None:
+    found = _run(structure, torch.float64, sk.Native(), False, 70)
+    expected = _run(structure, torch.float64, sk.Recurrent(), False, 70)
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("structure", [FILLED[2], FILLED[-1]], ids=str)
+def test_a_table_that_is_kept_and_one_that_is_made_again_are_equal(structure: Structure) -> None:
+    kept = _run(structure, torch.float32, sk.Native(), True, 5)
+    again = _run(structure, torch.float32, sk.Native(keep=0), True, 5)
+    for found, expected in zip(kept, again, strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("structure", [FILLED[2], FILLED[10]], ids=str)
+@pytest.mark.usefixtures("poisoned_memory")
+def test_threads_change_nothing_but_rounding(structure: Structure) -> None:
+    with threads(1):
+        alone = _run(structure, torch.float64, sk.Native(), True, 5)
+    with threads(2):
+        shared = _run(structure, torch.float64, sk.Native(), True, 5)
+    torch.testing.assert_close(shared, alone, rtol=1e-11, atol=1e-12)
