@@ -11,6 +11,8 @@ Glossary: table is Δω of every token, (vocabulary, channels); matrices are the
 (vocabulary, dim, dim); a position is a token of a sequence.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -28,9 +30,12 @@ from slicekit.structures.block_diagonal import Blocks
 LARGEST = 2**27
 """Numbers of all matrices up to which they are tabulated at all."""
 
-MAKING, SUMMING = 8, 4
+MAKING, SUMMING = 8, 1.5
 """What a number of a matrix costs to write and read, and a multiplication of it to make from dense
 products of factors, both in multiplications of a position."""
+
+CACHED = 2**18
+"""Numbers of the products of factors that are made at a time."""
 
 MOST_TOKENS = 512
 """Rows of a table up to which the product with unit vectors is no matter."""
@@ -68,7 +73,8 @@ def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) 
     if run.kernel is Kind.SPARSE:
         sparse_sums(held["values"], held["places"], table, matrices)
         return matrices
-    torch.mm(table, _products(held), out=matrices.flatten(1))
+    for rows, products in _products(held):
+        matrices[:, rows] = (table @ products.flatten(1)).unflatten(1, products.shape[1:])
     matrices.diagonal(dim1=-2, dim2=-1).add_(table @ held["diagonal"])
     return matrices
 
@@ -80,21 +86,36 @@ def pull(
     if run.kernel is Kind.SPARSE:
         values, moved = pull_sparse_sums(held["values"], held["places"], table, gradient)
         return {"values": values}, moved
-    flat = gradient.flatten(1)
     diagonal = gradient.diagonal(dim1=-2, dim2=-1)
-    moved = flat @ _products(held).t() + diagonal @ held["diagonal"].t()
-    in_products = (table.t() @ flat).unflatten(-1, (run.dim, run.dim))
-    gradients = {
-        "diagonal": table.t() @ diagonal,
-        "left": in_products @ held["right"],
-        "right": in_products.mT @ held["left"],
-    }
-    return gradients, moved
+    moved = diagonal @ held["diagonal"].t()
+    left, right = held["left"].mT, held["right"].mT.contiguous()
+    in_left, in_right = torch.empty_like(right), torch.zeros_like(right)
+    for rows, products in _products(held):
+        flat = gradient[:, rows].flatten(1)
+        moved.addmm_(flat, products.flatten(1).t())
+        in_products = (table.t() @ flat).view_as(products)
+        in_right.baddbmm_(left[:, :, rows], in_products)
+        for j in range(left.shape[1]):  # a product with so few columns takes many times longer
+            torch.sum(in_products * right[:, j, None], -1, out=in_left[:, j, rows])
+    gradients = {"left": in_left.mT.contiguous(), "right": in_right.mT.contiguous()}
+    return gradients | {"diagonal": table.t() @ diagonal}, moved
 
 
-def _products(held: dict[str, Tensor]) -> Tensor:
-    """U^i (V^i)^T of every channel, (channels, dim²)."""
-    return torch.bmm(held["left"], held["right"].mT).flatten(1)
+def _products(held: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
+    """Some rows of U^i (V^i)^T of every channel, (channels, rows, dim), and which ones.
+
+    A few at a time, so that they need not leave the cache; and by outer products, as there are few.
+    """
+    left, right = (held[name].movedim(2, 0).contiguous() for name in ("left", "right"))
+    rank, channels, dim = left.shape
+    count = max(1, CACHED // (channels * dim))
+    for first in range(0, dim, count):
+        rows = slice(first, min(first + count, dim))
+        factors = left[:, :, rows].unsqueeze(-1)
+        products = factors[0] * right[0].unsqueeze(1)
+        for j in range(1, rank):
+            products.addcmul_(factors[j], right[j].unsqueeze(1))
+        yield rows, products
 
 
 def with_kernel(source: FromTable) -> FromTable:
