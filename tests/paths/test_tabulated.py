@@ -164,3 +164,23 @@ def test_tabulated_is_frozen_and_equal_only_to_itself() -> None:
         tokens.table = table  # pyright: ignore[reportAttributeAccessIssue]
     assert tokens == tokens
     assert tokens != Tabulated(table, index)
+
+
+def test_a_map_that_leaves_the_floating_numbers_is_refused() -> None:
+    tokens = Tabulated(torch.ones(2, 1), torch.tensor([[0, 1]]))
+    with pytest.raises(TypeError, match=r"function\(table\) has dtype torch.int64"):
+        tokens.map(Tensor.long)
+
+
+def test_what_follows_from_checked_tokens_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens = Tabulated(torch.ones(2, 1), torch.tensor([[0, 1, -1]]))
+
+    def read(*_: object) -> None:
+        raise AssertionError("the index is read again")
+
+    monkeypatch.setattr("slicekit.paths.tabulated.check_range", read)
+    derived = tokens.map(torch.exp).part(1).masked([1])
+    assert derived.index.tolist() == [[1, -1]]
+    assert torch.equal(derived.table, torch.ones(2, 1).exp())

@@ -23,7 +23,7 @@ from slicekit.flows import Flow, LogODE, resolve
 from slicekit.layers.disturbances import growth, isometry_defect
 from slicekit.layers.drives import Drive, TimeAndInput
 from slicekit.layers.fused import quick_pass
-from slicekit.layers.initial_states import FirstInput, InitialState
+from slicekit.layers.initial_states import FirstInput, InitialState, Learned
 from slicekit.layers.log_ode import Places, open_window, places, run_windows
 from slicekit.layers.owned_tensors import OwnedTensors
 from slicekit.layers.slice_checks import check_input, check_started, in_range, warn_if_exploded
@@ -320,6 +320,8 @@ class SLiCE(nn.Module):
         weights = self.start(x.dtype)
         if not isinstance(x, Tabulated):
             return self.initial.start(weights, x[:, 0])
+        if type(self.initial) is Learned:  # which reads no element: none is looked up
+            return self.initial.start(weights, x.table.new_empty(()).expand(x.shape[0], x.shape[2]))
         first = x.part(0, 1)
         if type(self.initial) is FirstInput and x.vocabulary < x.shape[0]:
             table, index = first.with_identity()

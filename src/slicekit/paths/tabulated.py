@@ -118,7 +118,9 @@ class Tabulated:
         """
         table = function(self.table)
         check_shape("function(table)", table, (self.vocabulary, "channels"))
-        return Tabulated(table, self.index)
+        check_floating("function(table)", table)
+        check_same_device("index", self.index, "function(table)", table)
+        return self._derived(table, self.index)
 
     def dense(self) -> Tensor:
         """The array (batch, length, channels) this stands for; zeros where the index is −1.
@@ -144,7 +146,7 @@ class Tabulated:
         """
         batch, length = self.index.shape
         lengths = check_lengths(lengths, batch, length, device=self.device)
-        return Tabulated(self.table, self.index.masked_fill(~valid_mask(lengths, length), -1))
+        return self._derived(self.table, self.index.masked_fill(~valid_mask(lengths, length), -1))
 
     def part(self, start: int, stop: int | None = None) -> "Tabulated":
         """The positions start..stop−1, counted as in a Python slice.
@@ -152,7 +154,16 @@ class Tabulated:
         >>> Tabulated(torch.zeros(3, 1), torch.tensor([[0, 1, 2]])).part(1).index
         tensor([[1, 2]])
         """
-        return Tabulated(self.table, self.index[:, start:stop])
+        return self._derived(self.table, self.index[:, start:stop])
+
+    @classmethod
+    def _derived(cls, table: Tensor, index: Tensor) -> "Tabulated":
+        """Of parts that were checked, or follow from such: reading an index takes its time."""
+        if torch.compiler.is_compiling():
+            return cls(table, index)
+        made = object.__new__(cls)
+        made.__dict__.update(table=table, index=index)
+        return made
 
     def with_identity(self) -> tuple[Tensor, Tensor]:
         """Table and index with the identity as one more token.

@@ -119,7 +119,7 @@ def solve(
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)
     if isinstance(increments, Tabulated):
-        tokens = increments.map(lambda x: x.to(work))
+        tokens = increments if path.dtype == work else increments.map(lambda x: x.to(work))
         tokens = tokens if lengths is None else tokens.masked(lengths)
         table = FromTable.of(structure, flow, parameters, tokens)
         source: Source = with_kernel(table) if scan is None else table
