@@ -7,12 +7,17 @@ import sys
 import pytest
 import torch
 
-from slicekit.native import available, threads
+import slicekit as sk
+from slicekit.native import available, increments, panels, threads
+from slicekit.scans.native import fused
+from slicekit.structures import Structure
 
 FORK = """
 import os, sys, torch
 import slicekit as sk
+from slicekit.native import threads
 torch.set_num_threads(2)
+threads.WORTHWHILE = 0
 
 def passes(layer, batch, length):
     x = torch.randn(batch, length, 8, requires_grad=True)
@@ -29,8 +34,7 @@ child = os.fork()
 if child == 0:
     for layer in layers:
         passes(layer, 2, 8)
-    from slicekit.native.threads import threads
-    os._exit(3 if threads(10**9) == 1 else 4)
+    os._exit(3 if threads.threads(10**9) == 1 else 4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
@@ -43,6 +47,27 @@ def test_little_work_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (threads.threads(100), threads.threads(2**20)) == (1, 2)
     finally:
         torch.set_num_threads(before)
+
+
+SMALL = [sk.BlockDiagonal(64, 4), sk.Diagonal(64), sk.WalshHadamard(64), sk.DPLR(64, 2)]
+SMALL += [sk.Sparse(64, 0.02), sk.Orthogonal(64, 4)]
+
+
+@pytest.mark.skipif(not available(), reason="no library")
+@pytest.mark.parametrize("structure", SMALL, ids=repr)
+def test_long_batches_are_shared_and_short_ones_are_not(
+    structure: Structure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what all steps of a pass cost, whichever kernel takes them."""
+    monkeypatch.setattr(threads, "WORTHWHILE", 2**23)
+    asked: list[int] = []
+    for module in (fused, panels, increments):
+        monkeypatch.setattr(module, "threads", lambda work: asked.append(work) or 1)
+    layer = sk.SLiCE(8, structure, drive=sk.TimeAndInput(dt=1e-3))
+    with torch.no_grad():
+        for batch, length in ((1, 16), (32, 1000)):
+            layer(torch.randn(batch, length, 8))
+    assert min(asked) < threads.WORTHWHILE < max(asked)
 
 
 @pytest.mark.skipif(not available() or not hasattr(os, "fork"), reason="no library, or no fork")

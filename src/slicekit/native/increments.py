@@ -106,12 +106,14 @@ class IncrementKernel:
         struct: its C struct.
         names: of its parameters, as the struct and the structure call them.
         trained: those of them that have gradients.
+        effort: about how much longer a number takes than one of a matrix product.
     """
 
     scan: str
     struct: type[Problem]
     names: tuple[str, ...]
     trained: tuple[str, ...]
+    effort: int = 1
 
     def _call(self, way: str, problem: Problem, arrays: dict[str, Tensor | None]) -> None:
         Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True).call(way, problem, arrays)
@@ -122,7 +124,8 @@ class IncrementKernel:
         """The problem, and the tensors that it points to."""
         held = {name: plain(parameters[name]) for name in self.names}
         batch, length, channels = increments.shape
-        team = threads(state.numel() * length * channels)
+        numbers = sum(held[name].numel() for name in self.trained)
+        team = threads(batch * length * state.shape[-1] * numbers * self.effort)
         given = (state.element_size(), batch, length, channels, *state.shape[1:], rescale, team)
         problem = self.struct(**dict(zip(SIZES, given, strict=True)))
         problem.measure(held)
@@ -198,5 +201,5 @@ class IncrementKernel:
         return gradients, in_increments, in_state, in_inputs
 
 
-SPARSE = IncrementKernel("sparse", _Sparse, ("values", "places"), ("values",))
+SPARSE = IncrementKernel("sparse", _Sparse, ("values", "places"), ("values",), effort=8)
 SHARED_FACTORS = IncrementKernel("shared_factors", _SharedFactors, FACTORS, FACTORS)

@@ -118,11 +118,13 @@ class Panels:
         channels += bool(self.pace)
         _, dim, columns = self.state.shape
         vocabulary = 0 if self.index is None else int(self.increments.shape[0])
+        steps = batch * length
+        work = multiplications(cost(self.parts), vocabulary or steps, steps, channels, int(columns))
         return _plan(
             self.parts,
             self.state.element_size(),
             *(batch, length, channels, int(dim), int(columns), vocabulary),
-            *(self.rescale, self.restore, threads(batch * length * channels * _made(self.parts))),
+            *(self.rescale, self.restore, threads(work)),
             *(self.pace, self.still, instructions()),
         )
 
@@ -372,6 +374,22 @@ def _plan(
 
 
 @lru_cache(maxsize=256)
-def _made(parts: tuple[Part, ...]) -> int:
-    """Numbers that are made for a channel of a step."""
-    return sum(sum(part.numbers) for part in parts)
+def cost(parts: tuple[Part, ...]) -> tuple[int, int]:
+    """Numbers that are made for a channel of a step, and multiplications that exponentiate them."""
+    exponentials = (10 * part.dim * part.size**2 for part in parts if part.exponential)
+    return sum(sum(part.numbers) for part in parts), sum(exponentials)
+
+
+def multiplications(
+    cost: tuple[int, int], made: int, steps: int, channels: int, columns: int
+) -> int:
+    """About how many a forward pass takes.
+
+    Args:
+        cost: of its parts.
+        made: how many transitions are made.
+        steps: how many are taken.
+        channels, columns: of the increments and of the state.
+    """
+    numbers, exponentials = cost
+    return made * (channels * numbers + exponentials) + steps * columns * numbers

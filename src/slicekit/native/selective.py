@@ -113,5 +113,5 @@ def _call(
         arrays["lengths"] = lengths.contiguous()
     inputs = arrays["inputs"]
     dim = arrays["state"].shape[-1]
-    task = Task(inputs.itemsize, *inputs.shape, dim, threads(4 * dim * inputs.numel()))
+    task = Task(inputs.itemsize, *inputs.shape, dim, threads(16 * dim * inputs.numel()))
     KERNEL.call(direction, task, arrays)

@@ -83,5 +83,5 @@ def _call(
     named = zip(OPERANDS, operands, strict=True)
     arrays = {name: plain(x) for name, x in named if x is not None} | others
     x, size = arrays["x"], arrays["weight"].shape[-1]
-    task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * size))
+    task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * (size + 8)))
     KERNEL.call(direction, task, arrays)

@@ -10,8 +10,13 @@ import os
 
 import torch
 
-WORTHWHILE = 2**17
-"""Multiplications below which a second thread costs more than it gains."""
+WORTHWHILE = 2**23
+"""Multiplications below which a second thread costs more than it gains.
+
+They take some tenths of a millisecond. On a machine where nothing else runs a thread is there after
+some microseconds, and little is lost by not asking it; on a busy one it has its turn after some
+milliseconds, and those who wait for it have theirs taken away meanwhile.
+"""
 
 _used = _forked = False
 

@@ -26,7 +26,7 @@ from slicekit.flows import Flow, flow_named
 from slicekit.handles import recall
 from slicekit.native import available
 from slicekit.native.arrays import address, plain
-from slicekit.native.panels import KERNEL, Panels, Plan, instructions
+from slicekit.native.panels import KERNEL, Panels, Plan, instructions, multiplications
 from slicekit.native.threads import threads
 from slicekit.operators import Operator
 from slicekit.scans import choice
@@ -165,7 +165,8 @@ class _Pass:
         When it is made, all tensors are looked at as a kernel does; equal ones fit as well.
         """
         batch, length, channels = self.x.shape
-        team = threads(batch * length * (channels + bool(self.pace)) * self.run.numbers)
+        steps, channels = batch * length, channels + bool(self.pace)
+        team = threads(multiplications(self.run.cost, steps, steps, channels, 1))
         key: list[Any] = [self.run, self.pace, self.still, team, instructions()]
         for x in (self.x, state, *self.parameters):
             key += x.shape, x.dtype, x.is_cpu

@@ -15,7 +15,7 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.native.exponential import LARGEST
 from slicekit.native.kinds import Kind
-from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels
+from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels, cost
 from slicekit.native.panels import Part as PanelPart
 from slicekit.scans.lowering import Part, lower
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves
@@ -51,7 +51,7 @@ class Run:
         parts: what the panel kernel is told.
         names: of the parameters, in the order in which the kernel takes them.
         bounded: those of them whose tanh it takes.
-        numbers: how many the parts have for a channel, as the panel kernel makes them.
+        cost: what the panel kernel's `cost` says of the parts.
     """
 
     kernel: str | Kind
@@ -59,7 +59,7 @@ class Run:
     parts: tuple[PanelPart, ...]
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
-    numbers: int = 0
+    cost: tuple[int, int] = (0, 0)
 
     def bind(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters as the kernel takes them, from those of the structure."""
@@ -148,7 +148,7 @@ def _run(parts: list[Part]) -> Run:
         panels,
         tuple(name for part in parts for name in part.names),
         tuple(name for part in parts if part.bounded for name in part.names),
-        sum(sum(part.numbers) for part in panels),
+        cost(panels),
     )
 
 
