@@ -62,6 +62,7 @@ FAST_WORDS = Settings(
     consistency=30.0,
     consistent_states=True,
     isometry=30.0,
+    pressure_first=0.01,
     pressure_steps=3000,
     pressure_above=0.98,
     mixed_lengths=False,
