@@ -78,7 +78,7 @@ class Interrupt(GridWatcher):
 
 
 class Kill(GridWatcher):
-    """Ends the cluster's process that does a run, in the middle of it, as kill -9 does."""
+    """Ends the cluster's process that goes on with a run, as soon as it lives, as kill -9 does."""
 
     def __init__(self, folder: Path, told: str) -> None:
         self.folder, self.told, self.killed = folder, told, False
@@ -86,7 +86,7 @@ class Kill(GridWatcher):
     def moved(self, standing: Standing) -> None:
         for name in standing.running:
             process = process_of(self.folder, name)
-            if process and not self.killed and 4 < standing.steps.get(name, 0) < 0.9 * STEPS:
+            if process and not self.killed and standing.steps.get(name, 0) < STEPS:
                 self.killed = True
                 self.kill(process)
 
