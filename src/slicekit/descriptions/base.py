@@ -124,3 +124,11 @@ class Started(Description):
     def parameter_count(self, channels: int) -> int:
         """True number of trained parameters of A^1..A^channels (expected, where it is random)."""
         return sum(math.prod(start.shape) for start in self.starts(channels).values())
+
+
+def no_brackets(description: object, instead: str) -> ValueError:
+    """The error for brackets of matrices that are not linear in Δω; another structure has them."""
+    return ValueError(
+        f"{description!r} is not linear in its increments, so it has no brackets: use {instead}, "
+        "or depth=1"
+    )

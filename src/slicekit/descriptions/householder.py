@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from slicekit.descriptions.base import Facts, Start, Started
+from slicekit.descriptions.base import Facts, Start, Started, no_brackets
 from slicekit.descriptions.checks import check_size
 
 
@@ -47,9 +47,7 @@ class Householder(Started):
         Raises:
             ValueError: always.
         """
-        raise ValueError(
-            f"{self!r} is not linear in its increments, so it has no brackets: use DPLR, or depth=1"
-        )
+        raise no_brackets(self, "DPLR")
 
     def step_cost(self, channels: int) -> int:
         """One product for the vectors, those between them, and their action."""

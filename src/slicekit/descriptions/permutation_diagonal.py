@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from slicekit.descriptions.base import Facts, Start
+from slicekit.descriptions.base import Facts, Start, no_brackets
 from slicekit.descriptions.blocks import Blocks
 from slicekit.descriptions.checks import check_positive
 
@@ -52,10 +52,7 @@ class PermutationDiagonal(Blocks):
         Raises:
             ValueError: always.
         """
-        raise ValueError(
-            f"{self!r} is not linear in its increments, so it has no brackets: use BlockDiagonal, "
-            "or depth=1"
-        )
+        raise no_brackets(self, "BlockDiagonal")
 
     def step_cost(self, channels: int) -> int:
         """One product for the logits and angles, and one number a column for the state."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from slicekit.descriptions.base import Facts
+from slicekit.descriptions.base import Facts, no_brackets
 from slicekit.descriptions.blocks import Blocks
 
 
@@ -31,7 +31,4 @@ class RowNormalised(Blocks):
         Raises:
             ValueError: always.
         """
-        raise ValueError(
-            f"{self!r} is not linear in its increments, so it has no brackets: use BlockDiagonal, "
-            "or depth=1"
-        )
+        raise no_brackets(self, "BlockDiagonal")
