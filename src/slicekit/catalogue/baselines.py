@@ -20,10 +20,10 @@ from slicekit import mixers
 from slicekit.catalogue.recipes import FAST, PAPER, Blocks, Recipe
 from slicekit.catalogue.sizes import Sizes
 from slicekit.catalogue.tokens import (
+    FAST_LANGUAGES,
     FAST_WORDS,
     PAPER_LANGUAGES,
     PAPER_WORDS,
-    PROJECTIVE_SETTINGS,
     WORDS,
 )
 from slicekit.layers import Block, FeedForward, LayerNorm, Wiring
@@ -118,7 +118,7 @@ class Baseline:
         )
 
     def _fast(self, words: bool) -> Recipe:
-        shared = FAST_WORDS if words else PROJECTIVE_SETTINGS
+        shared = FAST_WORDS if words else FAST_LANGUAGES
         return Recipe(
             self.blocks,
             replace(shared, rate=FAST_RATE, growth=0.0, isometry=0.0),
