@@ -1,5 +1,7 @@
 """Named baselines: the paper's sizes, on tokens and on series, and what a name promises."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,12 +10,14 @@ import torch
 from slicekit import SequenceModel, catalogue, load, save, tasks
 from slicekit.catalogue.baselines import BASELINES
 from slicekit.layers import BatchNorm, GatedBlock, Last, LayerNorm, Mean
+from slicekit.training import train
 from tests.test_catalogue_series import task as series_task
 
 every_baseline = pytest.mark.parametrize("name", BASELINES)
 FIELDS = ("ncde", "nrde", "log-ncde")
 PAPERS = 18
 """Baselines in the paper's tables."""
+ONE_STEP = {"steps": 1, "batch": 2, "lengths": (3, 6), "validation_lengths": (6, 6)}
 
 
 def small(name: str, task) -> SequenceModel:
@@ -39,6 +43,16 @@ def test_a_baseline_runs_on_tokens_and_is_saved(name: str, task_name: str, tmp_p
     save(model, tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
     torch.testing.assert_close(again(batch.inputs), model.eval()(batch.inputs))
+
+
+@every_baseline
+@pytest.mark.parametrize("task_name", ["a5", "parity"])
+@pytest.mark.parametrize("recipe", catalogue.RECIPES)
+def test_a_baseline_is_trained_by_its_recipes(name: str, task_name: str, recipe: str) -> None:
+    task = tasks.make(task_name)
+    settings = replace(catalogue.settings(name, task, recipe), **ONE_STEP)
+    result = train(small(name, task), task, settings)
+    assert result.steps == 1 and math.isfinite(result.accuracy)
 
 
 @every_baseline

@@ -78,3 +78,12 @@ def test_the_spread_is_zero_for_features_that_are_their_class_and_one_for_one_cl
     noise, one = torch.randn(200, 8), torch.zeros(200).long()
     assert spread(noise, one, torch.tensor([200]), Processes()) == pytest.approx(1)
     assert spread(noise * 0, one, torch.tensor([200]), Processes()) == 0
+
+
+@pytest.mark.parametrize("value", [0.0, 3.7, 1e15])
+def test_the_spread_of_equal_features_is_zero_with_its_gradient(value: float) -> None:
+    features = torch.full((6, 3), value, requires_grad=True)
+    targets = torch.tensor([0, 0, 1, 1, 1, 1])
+    apart = spread(features, targets, torch.bincount(targets), Processes())
+    (gradient,) = torch.autograd.grad(apart, features)
+    assert apart == 0 and torch.equal(gradient, torch.zeros(6, 3))

@@ -66,8 +66,8 @@ def spread(features: Tensor, targets: Tensor, counts: Tensor, processes: Process
         processes: over which sums are added up.
 
     Returns:
-        This process's part, a scalar: values and gradients add up to those of the whole; 0 if all
-        features are equal.
+        This process's part, a scalar: values and gradients add up to those of the whole; 0, as its
+        gradient, if all features are equal but for rounding.
     """
     return cast(Tensor, _Spread.apply(features, targets, counts, processes))
 
@@ -97,7 +97,8 @@ class _Spread(torch.autograd.Function):
         within = deviation.clone()
         processes.add_up(within)
         whole = within + (between.square().sum(1) * counts).sum()
-        whole = whole.clamp_min(torch.finfo(whole.dtype).tiny)
+        rounding = torch.finfo(whole.dtype).eps ** 2 * (means.square().sum(1) * counts).sum()
+        whole = torch.where(whole > rounding, whole, torch.inf)
         ctx.save_for_backward(features, targets, means, between, within / whole, whole)
         return deviation / whole
 
