@@ -21,6 +21,11 @@ def test_turns_fit_the_budget_but_there_is_always_one(seconds: float, turns: int
     assert Effort(9, 5, budget=2.0, limit=20.0).turns(9, seconds) == turns
 
 
+@pytest.mark.parametrize(("seconds", "turns"), [(0.1, 9), (0.5, 4), (1.0, 3), (60.0, 3)])
+def test_there_are_never_fewer_turns_than_asked_for(seconds: float, turns: int) -> None:
+    assert Effort(9, 5, budget=2.0, limit=20.0, fewest=3).turns(9, seconds) == turns
+
+
 def test_a_slow_contender_has_fewer_turns_and_may_stay_on_one_thread() -> None:
     calls: list[tuple[str, int]] = []
     runs = {

@@ -18,6 +18,9 @@ STRUCTURE = "block-diagonal-4"
 RIVALS = (CHUNKED, PEER_PARALLEL)
 LEAST_BUDGET = 0.6
 """Seconds for the turns of a contender, also in a quick run: a curve of few runs is ragged."""
+FEWEST_TURNS = 3
+"""Turns of each contender: where it allocates more than anyone before it, the first ones touch pages
+that nobody had yet, which takes half as long again on some machines and is not its growth."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def _curves(
     A rival that took more than half of the effort's limit leaves before the next size; where
     the chunked scan has left, the native one is timed without being checked again.
     """
-    effort = replace(effort, budget=max(effort.budget, LEAST_BUDGET))
+    effort = replace(effort, budget=max(effort.budget, LEAST_BUDGET), fewest=FEWEST_TURNS)
     rivals = (CHUNKED,) if effort.quick else RIVALS
     curves: Curves = {name: Curve() for name in (FLOOR, RECOMPUTED, *rivals)}
     left = {name for name in (RECOMPUTED, *rivals) if obstacle(name, setting(sizes[0]))}

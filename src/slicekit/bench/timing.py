@@ -18,10 +18,11 @@ class Effort:
     Attributes:
         rounds: most turns of a contender on one thread.
         wall_rounds: the same on two threads.
-        budget: seconds that the turns of a contender may take; it has at least one of each kind.
+        budget: seconds that the turns of a contender may take.
         limit: seconds a run above which a contender of the table of structures has no turn.
         doubt: of two modes of a library, one that took so many times longer once is not timed.
         quick: whether lines that take long are left out.
+        fewest: turns of each kind that a contender has at least, also beyond its budget.
     """
 
     rounds: int
@@ -30,10 +31,13 @@ class Effort:
     limit: float
     doubt: float = 1.5
     quick: bool = False
+    fewest: int = 1
 
     def turns(self, most: int, seconds: float) -> int:
         """How often a run of so many seconds is timed, at most so often."""
-        return most if seconds * most <= self.budget else max(1, round(self.budget / seconds))
+        if seconds * most <= self.budget:
+            return most
+        return max(self.fewest, round(self.budget / seconds))
 
 
 FULL = Effort(rounds=9, wall_rounds=5, budget=8.0, limit=20.0)
