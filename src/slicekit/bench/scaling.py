@@ -19,8 +19,8 @@ RIVALS = (CHUNKED, PEER_PARALLEL)
 LEAST_BUDGET = 0.6
 """Seconds for the turns of a contender, also in a quick run: a curve of few runs is ragged."""
 FEWEST_TURNS = 3
-"""Turns of each contender: where it allocates more than anyone before it, the first ones touch pages
-that nobody had yet, which takes half as long again on some machines and is not its growth."""
+"""Turns of each contender: where it allocates more than anyone before it, the first ones touch
+pages that nobody had yet, which takes half as long again on some machines and is not growth."""
 
 
 @dataclass(frozen=True)
