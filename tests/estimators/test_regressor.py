@@ -51,6 +51,16 @@ def test_the_score_is_weighted() -> None:
     assert model.score(X, y, sample_weight=weight) == pytest.approx(model.score(X[:6], y[:6]))
 
 
+@pytest.mark.parametrize("wrong", ["a", None, object()])
+def test_targets_that_are_no_numbers_are_named(wrong: object) -> None:
+    y = np.array([1.0, 2.0, 3.0, wrong], dtype=object)
+    expected = (
+        "Input y contains NaN" if wrong is None else r"y=\[1.0, 2.0, 3.0, ...\]; expected num"
+    )
+    with pytest.raises(ValueError, match=expected):
+        SliceRegressor().fit(np.zeros((4, 1, 5)), y)
+
+
 def test_targets_of_three_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"y has shape \(4, 1, 1\)|dim 3"):
         SliceRegressor(**SMALL).fit(waves(4)[0], np.zeros((4, 1, 1)))

@@ -71,8 +71,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         cases = read_cases(self, X, times, reset=True)
-        real: Any = np.float64
-        y = check_array(y, ensure_2d=False, dtype=real, input_name="y")
+        y = _numbers(y)
         check_answers(X, cases, y)
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
@@ -126,3 +125,26 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _numbers(y: Any) -> np.ndarray:
+    """The targets as float64, finite.
+
+    Raises:
+        ValueError: if one is no finite number.
+    """
+    real: Any = np.float64
+    try:
+        np.asarray(y, dtype=real)
+    except (TypeError, ValueError):
+        raise ValueError(f"y={_some(y)}; expected numbers, (cases,) or (cases, targets)") from None
+    return check_array(y, ensure_2d=False, dtype=real, input_name="y")
+
+
+def _some(y: Any) -> str:
+    """The first of the targets, as one would write them."""
+    try:
+        first = ", ".join(repr(x) for x, _ in zip(y, range(3), strict=False))
+    except TypeError:
+        return repr(y)
+    return f"[{first}{', ...' if len(y) > 3 else ''}]"
