@@ -168,10 +168,24 @@ def test_a_backend_of_ones_own_comes_first(
 def test_onlookers_see_the_long_way(calls: list[float]) -> None:
     layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5)
     torch.func.vmap(layer)(x.unsqueeze(0))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        layer(x)
     assert "Native()" in str(sk.explain(layer, x))
     assert not calls
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["backward outside", "backward inside"])
+def test_the_short_way_is_in_full_precision_under_autocast(
+    inside: bool, calls: list[float]
+) -> None:
+    layer, x = SLiCE(5, PLAIN), torch.randn(2, 6, 5, requires_grad=True)
+    wanted = [x, *layer.parameters()]
+    expected = torch.autograd.grad(layer(x).sum(), wanted)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = layer(x)
+        with torch.autocast("cpu", enabled=inside):
+            found = torch.autograd.grad(h.sum(), wanted)
+    assert len(calls) == 2
+    assert torch.equal(h, layer(x))
+    torch.testing.assert_close(found, expected)
 
 
 def test_bad_arguments_are_refused_in_the_words_of_the_long_way() -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _get_tracing_state, _is_any_autocast_enabled
+from torch._C import _get_tracing_state
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from slicekit.choices import noting
-from slicekit.dispatch import surrounded
+from slicekit.dispatch import autocast_off, surrounded
 from slicekit.flows import Flow, flow_named
 from slicekit.handles import recall
 from slicekit.native import available
@@ -39,12 +39,11 @@ PLAIN = (Tensor, Parameter)
 
 
 def unseen() -> bool:
-    """Whether nothing but autograd looks on."""
+    """Whether nothing but autograd looks on, or autocast, which `run_at_once` switches off."""
     return not (
         torch.compiler.is_compiling()
         or surrounded()
         or noting()
-        or _is_any_autocast_enabled()
         or _get_tracing_state()
         or forward_ad._current_level >= 0
     )
@@ -109,7 +108,8 @@ def run_at_once(
         held: what the handles in the plan are of.
     """
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
-    return tuple(FUSED((*plan, ends, keep), operands, held)[: 1 + ends])
+    with autocast_off(operands[0].device):
+        return tuple(FUSED((*plan, ends, keep), operands, held)[: 1 + ends])
 
 
 MOST_PLANS = 256
