@@ -44,27 +44,28 @@ class Explanation:
         return "\n".join(map(str, self.choices)) or "nothing to choose"
 
 
-_notes: ContextVar[list[Choice] | None] = ContextVar("notes", default=None)
+NOTES: ContextVar[list[Choice] | None] = ContextVar("notes", default=None)
+"""What was chosen so far; None where nobody asked."""
 
 
 @contextmanager
 def _noting() -> Iterator[list[Choice]]:
     notes: list[Choice] = []
-    token = _notes.set(notes)
+    token = NOTES.set(notes)
     try:
         yield notes
     finally:
-        _notes.reset(token)
+        NOTES.reset(token)
 
 
 def noting() -> bool:
     """Whether someone asked."""
-    return _notes.get() is not None
+    return NOTES.get() is not None
 
 
 def note(what: str, taken: str, others: tuple[tuple[str, str], ...]) -> None:
     """Write a choice down, if someone asked."""
-    notes = _notes.get()
+    notes = NOTES.get()
     if notes is not None:
         notes.append(Choice(what, taken, others))
 

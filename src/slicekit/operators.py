@@ -1,7 +1,8 @@
 """How a function and its hand-written gradient become one operator of torch.
 
-An operator takes *settings* (strings, numbers) and a list of *operands* (tensors or None) to a list
-of *results*. `Operator` makes it from plain functions, and gives it all that torch expects:
+An operator takes *settings* (strings, numbers, objects with a `key` by which they are found again)
+and a list of *operands* (tensors or None) to a list of *results*. `Operator` makes it from plain
+functions, and gives it all that torch expects:
 
 - a schema and shapes, so that torch.compile and torch.export take it whole and leave sizes open;
 - first derivatives in reverse mode, and second ones through a reference in pure torch, if there is
@@ -10,7 +11,8 @@ of *results*. `Operator` makes it from plain functions, and gives it all that to
 - full precision under autocast, a count of its floating-point operations, and the same numbers
   under every dispatch mode.
 
-Where nothing looks on, which is how most calls are made, the functions are called as they stand.
+Where nothing looks on, which is how most calls are made, the functions are called as they stand,
+with settings as they were given; torch itself is given the keys of those that are objects.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +28,8 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils.flop_counter import register_flop_formula
 
-from slicekit.dispatch import plain_torch
+from slicekit.choices import NOTES
+from slicekit.dispatch import autocast_off, plain_torch
 
 Operands: TypeAlias = Sequence[Tensor | None]
 
@@ -97,7 +100,7 @@ class Operator:
             return self.op(*settings, list(operands))
         try:
             if peek_interpreter_stack() is not None:
-                return _Transformed.apply(self.name, settings, held, *operands)
+                return _Transformed.apply(self.name, _keys(settings), held, *operands)
             if taped or forward_ad._current_level >= 0:
                 return self.taped.apply(self.name, settings, held, *operands)
         except NotImplementedError as error:
@@ -109,11 +112,20 @@ class Operator:
             ) from error
         return self.run(settings, operands)
 
+    def at_once(self, settings: tuple, operands: Operands, taped: bool) -> Sequence[Tensor]:
+        """The results, for those who know that calls are `unseen` and tensors plain."""
+        if _is_any_autocast_enabled():
+            with autocast_off(operands[0].device):  # type: ignore[union-attr]
+                return self.at_once(settings, operands, taped)
+        if taped:
+            return self.taped.apply(self.name, settings, None, *operands)
+        return self.forward(*settings, operands)
+
     def run(self, settings: tuple, operands: Operands) -> Sequence[Tensor]:
         """The results, without a tape."""
         if _undisturbed(operands):
             return self.forward(*settings, operands)
-        return self.op(*settings, list(operands))
+        return self.op(*_keys(settings), list(operands))
 
     def run_back(
         self,
@@ -130,7 +142,8 @@ class Operator:
             cotangents = _filled(cotangents, blank, (*operands, *results))
         if undisturbed:
             return self.backward(*settings, operands, results, cotangents, needed)
-        return self.adjoint_op(*settings, list(operands), list(results), cotangents, needed)
+        tensors = (list(operands), list(results), cotangents)
+        return self.adjoint_op(*_keys(settings), *tensors, needed)
 
     def save(
         self, ctx: Any, name: str, settings: tuple, held: Any, operands: Operands, results: Any
@@ -324,7 +337,8 @@ class _Adjoint(torch.autograd.Function):
         count, length = sizes
         operands, results = list(tensors[:count]), list(tensors[count : count + length])
         cotangents = list(tensors[count + length :])
-        return tuple(_made[name].adjoint_op(*settings, operands, results, cotangents, needed))
+        tensors = (operands, results, cotangents)
+        return tuple(_made[name].adjoint_op(*_keys(settings), *tensors, needed))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
@@ -361,8 +375,28 @@ def _by_loop(op: Any, info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
     return stacked, [0] * len(stacked)
 
 
+def _keys(settings: tuple) -> tuple:
+    """Settings as torch takes them."""
+    return tuple(getattr(x, "key", x) for x in settings)
+
+
 def _on_tape(operands: Operands) -> bool:
     return any(x is not None and x.requires_grad for x in operands)
+
+
+def unseen() -> bool:
+    """Whether nothing but autograd looks on, or autocast, which `at_once` switches off."""
+    return not (
+        torch.compiler.is_compiling()
+        or peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack()
+        or _get_tracing_state()
+        or forward_ad._current_level >= 0
+        or NOTES.get() is not None
+    )
+
+
+PLAIN = (Tensor, Parameter)
 
 
 def _undisturbed(tensors: Operands) -> bool:
@@ -370,7 +404,9 @@ def _undisturbed(tensors: Operands) -> bool:
     if torch._C._len_torch_dispatch_stack() or _is_any_autocast_enabled() or _get_tracing_state():
         return False
     for x in tensors:
-        if x is not None and (type(x) not in (Tensor, Parameter) or x.is_meta):
+        if x is None:
+            continue
+        if type(x) not in PLAIN or x.is_meta:
             return False
     return True
 

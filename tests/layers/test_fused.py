@@ -1,5 +1,6 @@
 """The short way through `SLiCE.forward` and `solve`: the same numbers, for plain calls alone."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from slicekit.layers.state import State
 from slicekit.native import available, library, reason, threads
 from slicekit.scans import Projective, Scan, choice
 from slicekit.scans.native import fused
+from slicekit.scans.native.runs import _runs, run_named
 from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
@@ -281,27 +283,31 @@ def test_calls_of_all_sizes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.set_num_threads(given)
 
 
-def test_plans_that_are_remembered_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "MOST_PLANS", 3)
-    layer = SLiCE(5, PLAIN)
-    for length in range(1, 9):
-        x = torch.randn(1, length, 5)
-        torch.testing.assert_close(layer(x), layer.trajectory(x)[0])
-        assert len(fused._plans) <= max(3, length)
+def test_a_run_is_found_by_its_key_and_forgotten_with_its_structure() -> None:
+    run = fused.only_run(sk.BlockDiagonal(24, 3), sk.Euler())
+    assert run is not None and run_named(run.key) is run
+    key = run.key
+    _runs.cache_clear()
+    del run
+    gc.collect()
+    with pytest.raises(KeyError):
+        run_named(key)
 
 
 def test_an_operator_that_knows_a_size_refuses_another() -> None:
-    settings = (PLAIN.key, sk.flows.resolve(PLAIN, None).key, False, False, 0.1, 0, False, False)
+    run = fused.only_run(PLAIN, sk.Euler())
+    assert run is not None
+    settings = (PLAIN.key, run.key, False, False, 0.1, 0, False, False)
     good = [torch.randn(2, 6, 5), torch.randn(2, 8), *SLiCE(5, PLAIN).A().values()]
-    states, begun = torch.ops.slicekit.fused(*settings, good)
+    (states,) = torch.ops.slicekit.fused(*settings, good)
     for place, bad in ((1, torch.randn(1, 8)), (2, torch.randn(6, 1, 4, 4)), (0, good[0].double())):
         operands = [bad if i == place else x for i, x in enumerate(good)]
         with pytest.raises(ValueError, match="a kernel takes"):
             torch.ops.slicekit.fused(*settings, operands)
     for results, cotangent in (
-        ([states, begun], states[:, :3]),
-        ([states[:1], begun], states),
-        ([states, begun], states.double()),
+        ([states], states[:, :3]),
+        ([states[:1]], states),
+        ([states], states.double()),
     ):
         with pytest.raises(ValueError, match="a kernel takes"):
             torch.ops.slicekit.fused_adjoint(*settings, good, results, [cotangent], [True] * 3)

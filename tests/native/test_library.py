@@ -13,7 +13,7 @@ import torch
 
 from slicekit import native
 from slicekit.native import available, library, reason, warn_once
-from slicekit.native.library import INTERFACE, NAMES, STATUS, _load, _warn, check
+from slicekit.native.library import INTERFACE, NAMES, STATUS, _warn, check, load
 
 COMPILER = os.environ.get("CC") or shutil.which("cc") or ""
 WITHOUT_PRELOADS = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
@@ -33,12 +33,12 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Choose]:
 
     def set_it(wish: str | Path) -> None:
         monkeypatch.setenv("SLICEKIT_NATIVE", str(wish))
-        _load.cache_clear()
+        load.cache_clear()
         _warn.cache_clear()
 
     yield set_it
     monkeypatch.undo()
-    _load.cache_clear()
+    load.cache_clear()
     _warn.cache_clear()
 
 
@@ -68,7 +68,7 @@ def test_a_library_that_was_promised_is_there() -> None:
 
 
 def test_importing_slicekit_loads_nothing() -> None:
-    code = "import slicekit; from slicekit.native.library import _load; print(_load.cache_info())"
+    code = "import slicekit; from slicekit.native.library import load; print(load.cache_info())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "currsize=0" in shown.stdout
 

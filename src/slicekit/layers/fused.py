@@ -15,8 +15,9 @@ from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.initial_states import FirstInput, Learned
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
+from slicekit.operators import PLAIN, unseen
 from slicekit.scans import choice
-from slicekit.scans.native.fused import PLAIN, REAL, native_scan, only_run, run_at_once, unseen
+from slicekit.scans.native.fused import REAL, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def quick_pass(
     if state is None and type(layer.initial) is Learned:
         start = [start[0].expand(x.shape[0], -1)]  # type: ignore[union-attr]
     operands: list[Any] = [x, *start, *(parameters[i] for i in known.order)]
-    return run_at_once(known.plan, ends, operands, (layer.structure, layer.flow))
+    return run_at_once(known.plan, ends, operands)
 
 
 def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None:
@@ -112,5 +113,5 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
     if run is None:
         return ()
     still = begins and not initial.drives_first
-    plan = (structure.key, flow.key, affine, still, drive.dt, scan.limit)
+    plan = (structure, run, affine, still, drive.dt, scan.limit)
     return plan, tuple(names.index(name) for name in run.names)

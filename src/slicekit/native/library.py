@@ -125,7 +125,7 @@ def _constant_when_compiled(function: F) -> F:
 
 def library() -> Library | None:
     """The shared library, or None where there is none; see `reason`."""
-    return _load()[0]
+    return load()[0]
 
 
 @_constant_when_compiled
@@ -143,7 +143,7 @@ def unsuited(x: Any) -> str | None:
 
 def reason() -> str:
     """Why there is no library; empty if there is one."""
-    return _load()[1]
+    return load()[1]
 
 
 @_constant_when_compiled
@@ -167,7 +167,8 @@ def _warn() -> None:
 
 
 @lru_cache(maxsize=1)
-def _load() -> tuple[Library | None, str]:
+def load() -> tuple[Library | None, str]:
+    """The library if there is one, and why there is none; found and loaded at the first call."""
     if _switched_off():
         return None, "switched off by SLICEKIT_NATIVE=off"
     wish = os.environ.get("SLICEKIT_NATIVE")

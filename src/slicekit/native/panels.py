@@ -4,10 +4,12 @@ See native/include/slicekit_panels.h, which this mirrors.
 """
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, byref, c_double, c_void_p
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,11 +17,15 @@ from torch import Tensor
 from slicekit.native.arrays import REAL, Expected, address, fill
 from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes
 from slicekit.native.kinds import Kind
-from slicekit.native.library import check, library
+from slicekit.native.library import check, load
 from slicekit.native.threads import threads
 
 MOST_PARTS = 256
 MOST_RANK = 256
+
+RESTORE_EVERY = 32
+"""Steps after which rotations get their norm back: twice as often as `Chunked` does it, as it costs
+a kernel less."""
 
 CACHED, FEWEST = 2**21, (8, 48)
 """Channels from which on it is faster to keep transitions than to make them again: where a cache
@@ -48,8 +54,7 @@ class _Problem(Structure):
     ]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):  # no dataclass: those take far longer to look up
     """One part of a direct sum.
 
     Attributes:
@@ -90,7 +95,7 @@ class Panels:
         increments: (batch, length, channels), or the table (vocabulary, channels) with an index;
             with a pace, values with one channel less.
         index: (batch, length) rows of the table, or None.
-        state: (batch, dim, columns).
+        state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
         rescale: steps between two divisions of the state; 0 for none.
         restore: steps after which rotations get their norms back; 0 for never.
@@ -105,44 +110,32 @@ class Panels:
     state: Tensor
     inputs: Tensor | None
     rescale: int
-    restore: int
+    restore: int = RESTORE_EVERY
     pace: float = 0.0
     still: bool = False
 
     @cached_property
     def plan(self) -> "Plan":
         """What follows from the sizes alone."""
-        where = self.increments if self.index is None else self.index
         # int: shapes may be symbolic where only sizes are asked for.
-        batch, length, channels = map(int, (*where.shape[:2], self.increments.shape[-1]))
-        channels += bool(self.pace)
-        _, dim, columns = self.state.shape
-        vocabulary = 0 if self.index is None else int(self.increments.shape[0])
-        steps = batch * length
-        work = multiplications(cost(self.parts), vocabulary or steps, steps, channels, int(columns))
-        return _plan(
-            self.parts,
-            self.state.element_size(),
-            *(batch, length, channels, int(dim), int(columns), vocabulary),
-            *(self.rescale, self.restore, threads(work)),
-            *(self.pace, self.still, instructions()),
-        )
-
-    def check(self) -> None:
-        """Raise unless all that is given is what the kernel takes it for."""
-        self._problem()
+        path = tuple(map(int, self.increments.shape))
+        state = tuple(map(int, self.state.shape))
+        index = None if self.index is None else tuple(map(int, self.index.shape))
+        settings = (self.rescale, self.restore, self.pace, self.still)
+        loaded, _ = load()
+        isa = None if loaded is None else loaded.isa
+        return _plan(self.parts, self.state.dtype, path, index, state, settings, isa)
 
     def _problem(self) -> _Problem:
+        """For the kernel, but for what it writes."""
         plan = self.plan
-        for x, wanted in zip(self.parameters, plan.parameters, strict=True):
-            address("a parameter", x, wanted)
         problem = plan.problem(self.parameters)
-        arrays = {"increments": self.increments, "state": self.state}
+        problem.increments = address("increments", self.increments, plan.expected["increments"])
+        problem.state = address("state", self.state, plan.expected["state"])
         if self.index is not None:
-            arrays["index"] = self.index
+            problem.index = address("index", self.index, plan.expected["index"])
         if self.inputs is not None:
-            arrays["inputs"] = self.inputs
-        fill(problem, plan.expected, arrays)
+            problem.inputs = address("inputs", self.inputs, plan.expected["inputs"])
         return problem
 
     def kept_numbers(self) -> int:
@@ -173,10 +166,10 @@ class Panels:
         driven = None if self.inputs is None else torch.empty_like(self.state)
         fill(problem, plan.expected, {"driven": driven})
         plan.keep(problem, kept)
-        KERNEL.run("product", problem, plan.bytes("product", problem))
+        plan.run("product", problem)
         return product, powers, driven
 
-    def forward(self, kept: Tensor | None, made: bool = False) -> tuple[Tensor, Tensor]:
+    def forward(self, kept: Tensor | None, made: bool = False) -> tuple[Tensor, Tensor | None]:
         """Run all steps.
 
         Args:
@@ -185,24 +178,23 @@ class Panels:
 
         Returns:
             The states (batch, length, dim, columns) and what they were divided by at the beginning
-            of every window of `rescale` steps, (batch, windows, dim, columns), or nothing.
+            of every window of `rescale` steps, (batch, windows, dim, columns), or None.
         """
         plan, problem = self.plan, self._problem()
-        states = self.state.new_empty(plan.expected["states"][0])
-        blank = self.state.new_ones if self.rescale else self.state.new_empty
-        factors = blank(plan.expected["factors"][0])
-        fill(problem, plan.expected, {"states": states})
+        states, factors = self.state.new_empty(plan.expected["states"][0]), None
+        problem.states = states.data_ptr()
         if self.rescale:
-            fill(problem, plan.expected, {"factors": factors})
+            factors = self.state.new_ones(plan.expected["factors"][0])
+            problem.factors = factors.data_ptr()
         plan.keep(problem, kept)
         problem.made = int(made)
-        KERNEL.run("forward", problem, plan.bytes("forward", problem))
+        plan.run("forward", problem)
         return states, factors
 
     def backward(
         self,
         states: Tensor,
-        factors: Tensor,
+        factors: Tensor | None,
         kept: Tensor | None,
         in_states: Tensor,
         in_last: Tensor | None,
@@ -221,21 +213,23 @@ class Panels:
         ]
         in_increments = self.increments.new_empty(self.increments.shape if wanted else 0)
         in_state = torch.empty_like(self.state)
-        in_inputs = None if self.inputs is None else torch.empty_like(self.inputs)
         plan.keep(problem, kept)
-        arrays = {"states": states, "in_states": in_states, "in_state": in_state}
-        if self.rescale:
+        problem.in_state = in_state.data_ptr()
+        arrays = {"states": states, "in_states": in_states}
+        if factors is not None and self.rescale:
             arrays["factors"] = factors
         if in_last is not None:
             arrays["in_last"] = in_last
-        if wanted:
-            arrays["in_increments"] = in_increments
-        if in_inputs is not None:
-            arrays["in_inputs"] = in_inputs
         fill(problem, plan.expected, arrays)
+        in_inputs = None
+        if self.inputs is not None:
+            in_inputs = torch.empty_like(self.inputs)
+            problem.in_inputs = in_inputs.data_ptr()
+        if wanted:
+            problem.in_increments = in_increments.data_ptr()
         if trained:
             problem.in_parameters = plan.pointers(in_parameters)
-        KERNEL.run("backward", problem, plan.bytes("backward", problem))
+        plan.run("backward", problem)
         if states.shape[0] == 0:
             for x in (*in_parameters, in_increments):
                 x.zero_()
@@ -248,31 +242,63 @@ class Plan:
     Attributes:
         sizes: the problem without its arrays.
         expected: the shape and dtype of each array.
-        parameters: the same of the parameters, part by part.
+        work: about how many multiplications a forward pass takes.
     """
 
-    def __init__(self, parts: tuple[Part, ...], **fields: float) -> None:
-        """Write it down for the kernel."""
+    def __init__(
+        self,
+        parts: tuple[Part, ...],
+        dtype: torch.dtype,
+        path: tuple[int, ...],
+        index: tuple[int, ...] | None,
+        state: tuple[int, ...],
+        settings: tuple[int, int, float, bool],
+    ) -> None:
+        """Write it down for the kernel; the shapes are those of `Panels`."""
+        dtype = REAL.get(dtype.itemsize, torch.float32)  # what kernels take; others are refused
+        rescale, restore, pace, still = settings
+        channels, columns = path[-1] + bool(pace), state[2:]
+        batch, length = (path if index is None else index)[:2]
         self._parts = (_Part * len(parts))(
             *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in parts)
         )
-        self.sizes = _Problem(**fields, parts=len(parts), part=self._parts)
-        dtype = REAL.get(self.sizes.real, torch.float32)
-        channels = self.sizes.channels
-        self.expected = self._expected(dtype)
-        self.parameters = [(channels * n, dtype) for part in parts for n in part.numbers]
-        self._places = [3 * p + i for p, part in enumerate(parts) for i in range(part.tensors)]
+        self.sizes = _Problem(
+            real=dtype.itemsize,
+            batch=batch,
+            length=length,
+            channels=channels,
+            dim=state[1],
+            columns=math.prod(columns),
+            vocabulary=0 if index is None else path[0],
+            parts=len(parts),
+            rescale=rescale,
+            restore=restore,
+            threads=1,
+            still=still,
+            pace=pace,
+            part=self._parts,
+        )
+        self.expected = self._expected(dtype, columns)
+        numbers, exponentials = cost(parts)
+        making = channels * numbers + exponentials
+        made = batch * length if index is None else path[0]
+        self.work = made * making + batch * length * self.sizes.columns * numbers
+        self._parameters = [
+            (3 * p + i, (channels * n, dtype))
+            for p, part in enumerate(parts)
+            for i, n in enumerate(part.numbers)
+        ]
         self._pointers = c_void_p * (3 * len(parts))
         self._measured: dict[tuple, int] = {}
 
-    def _expected(self, dtype: torch.dtype) -> dict[str, Expected]:
+    def _expected(self, dtype: torch.dtype, columns: tuple[int, ...]) -> dict[str, Expected]:
         q = self.sizes
-        state, factors = (q.batch, q.dim, q.columns), (0,)
+        state, factors = (q.batch, q.dim, *columns), (0,)
         path = (q.vocabulary,) if q.vocabulary else (q.batch, q.length)
         path = (*path, q.channels - bool(q.pace))
-        states = (q.batch, q.length, q.dim, q.columns)
+        states = (q.batch, q.length, q.dim, *columns)
         if q.rescale:
-            factors = (q.batch, -(-q.length // q.rescale), q.dim, q.columns)
+            factors = (q.batch, -(-q.length // q.rescale), q.dim, *columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
         shapes |= {"inputs": states, "factors": factors, "driven": state}
         arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
@@ -296,16 +322,17 @@ class Plan:
         return numbers if size <= limit and self.sizes.channels >= FEWEST[size > CACHED] else 0
 
     def problem(self, parameters: Sequence[Tensor]) -> _Problem:
-        """A problem of these sizes, whose parameters are known to fit; the rest is to be set."""
+        """A problem of these sizes; all arrays but the parameters are to be set."""
         problem = _Problem.from_buffer_copy(self.sizes)
         problem.parameters = self.pointers(parameters)
+        problem.threads = threads(self.work)
         return problem
 
     def pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
         """Three for each part, null where it has fewer parameters."""
         pointers = self._pointers()
-        for place, x in zip(self._places, tensors, strict=True):
-            pointers[place] = x.data_ptr()
+        for (place, expected), x in zip(self._parameters, tensors, strict=True):
+            pointers[place] = address("a parameter", x, expected)
         return pointers
 
     def keep(self, problem: _Problem, kept: Tensor | None) -> None:
@@ -318,11 +345,11 @@ class Plan:
         )
         problem.kept = address("kept", kept, ((numbers,), REAL[problem.real]))
 
-    def bytes(self, way: str, problem: _Problem) -> int:
-        """Work space of a pass, which also depends on which arrays there are."""
+    def run(self, way: str, problem: _Problem) -> None:
+        """Run a pass: its work space also depends on threads and on which arrays there are."""
         arrays = (problem.kept, problem.inputs, problem.in_increments, problem.in_parameters)
-        there = map(bool, arrays)
-        return self._once((way, *there), lambda: KERNEL.bytes(way, problem))
+        key = (way, problem.threads, *map(bool, arrays))
+        KERNEL.run(way, problem, self._once(key, lambda: KERNEL.bytes(way, problem)))
 
     def _once(self, key: tuple, measure: Callable[[], int]) -> int:
         if key not in self._measured:
@@ -332,45 +359,10 @@ class Plan:
         return self._measured[key]
 
 
-def instructions() -> str:
-    """The instruction set in use, which work space depends on."""
-    loaded = library()
-    return "" if loaded is None else loaded.isa
-
-
 @lru_cache(maxsize=256)
-def _plan(
-    parts: tuple[Part, ...],
-    real: int,
-    batch: int,
-    length: int,
-    channels: int,
-    dim: int,
-    columns: int,
-    vocabulary: int,
-    rescale: int,
-    restore: int,
-    team: int,
-    pace: float,
-    still: bool,
-    isa: str,
-) -> Plan:
+def _plan(*key: Any) -> Plan:
     """The key is all that a plan depends on: the instruction set too, which may be changed."""
-    return Plan(
-        parts,
-        real=real,
-        batch=batch,
-        length=length,
-        channels=channels,
-        dim=dim,
-        columns=columns,
-        vocabulary=vocabulary,
-        rescale=rescale,
-        restore=restore,
-        threads=team,
-        pace=pace,
-        still=still,
-    )
+    return Plan(*key[:-1])
 
 
 @lru_cache(maxsize=256)
@@ -378,18 +370,3 @@ def cost(parts: tuple[Part, ...]) -> tuple[int, int]:
     """Numbers that are made for a channel of a step, and multiplications that exponentiate them."""
     exponentials = (10 * part.dim * part.size**2 for part in parts if part.exponential)
     return sum(sum(part.numbers) for part in parts), sum(exponentials)
-
-
-def multiplications(
-    cost: tuple[int, int], made: int, steps: int, channels: int, columns: int
-) -> int:
-    """About how many a forward pass takes.
-
-    Args:
-        cost: of its parts.
-        made: how many transitions are made.
-        steps: how many are taken.
-        channels, columns: of the increments and of the state.
-    """
-    numbers, exponentials = cost
-    return made * (channels * numbers + exponentials) + steps * columns * numbers

@@ -80,7 +80,8 @@ class MadePasses(Passes):
         """The problem of a run, whose bound parameters may have been kept."""
         tensors = [plain(self._made.parameters[name]) for name in run.names]
         bound = run.bind(tensors) if kept is None else run.unpack(kept, tensors)
-        return run.panels(bound, self.path, self.index, state, inputs, self.rescale)
+        given = (self.path, self.index, state, inputs, self.rescale)
+        return Panels(run.parts, tuple(bound), *given)
 
     @cached_property
     def _dense(self) -> Tensor | None:
@@ -160,13 +161,12 @@ class MadePasses(Passes):
         """States and factors of a run."""
         if run.kernel == PANELS:
             panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
-            if self.index is None:
-                return panels.forward(kept, made)
-            if kept is None:
-                return panels.forward(None)
-            bound = self._bound_numbers(run)
-            run.pack(panels.parameters, kept[:bound])
-            return panels.forward(kept[bound:])
+            if self.index is not None and kept is not None:
+                numbers = self._bound_numbers(run)
+                run.pack(panels.parameters, kept[:numbers])
+                kept = kept[numbers:]
+            states, divided = panels.forward(kept, made)
+            return states, state.new_empty(0) if divided is None else divided
         if self._tabulates(run):
             held = self._named(run)
             matrices = tokens.make(run, held, self.path, kept)

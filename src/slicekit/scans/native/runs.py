@@ -6,8 +6,10 @@ direct sum with a sparse part, say, is several, each on its own rows of the stat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.native.exponential import LARGEST
 from slicekit.native.kinds import Kind
-from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels, cost
+from slicekit.native.panels import MOST_PARTS, MOST_RANK
 from slicekit.native.panels import Part as PanelPart
 from slicekit.scans.lowering import Part, lower
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves
@@ -29,10 +31,6 @@ from slicekit.structures import (
 
 PANELS = "panels"
 """The kernel of all kinds that have none of their own."""
-
-RESTORE_EVERY = 32
-"""Steps after which rotations get their norm back: twice as often as in `chunked.kernels`, as it
-costs a kernel less."""
 
 REAL = (torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
@@ -51,7 +49,6 @@ class Run:
         parts: what the panel kernel is told.
         names: of the parameters, in the order in which the kernel takes them.
         bounded: those of them whose tanh it takes.
-        cost: what the panel kernel's `cost` says of the parts.
     """
 
     kernel: str | Kind
@@ -59,7 +56,6 @@ class Run:
     parts: tuple[PanelPart, ...]
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
-    cost: tuple[int, int] = (0, 0)
 
     def bind(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parameters as the kernel takes them, from those of the structure."""
@@ -81,20 +77,12 @@ class Run:
         pieces = zip(pairs, kept.split(sizes), strict=True)
         return [numbers.view_as(x) if name in self.bounded else x for (name, x), numbers in pieces]
 
-    def panels(
-        self,
-        bound: Sequence[Tensor],
-        path: Tensor,
-        index: Tensor | None,
-        state: Tensor,
-        inputs: Tensor | None,
-        rescale: int,
-        pace: float = 0.0,
-        still: bool = False,
-    ) -> Panels:
-        """The problem of the panel kernel; see `Panels` for what it is given."""
-        given = (path, index, state, inputs, rescale, RESTORE_EVERY, pace, still)
-        return Panels(self.parts, tuple(bound), *given)
+    @cached_property
+    def key(self) -> str:
+        """A name by which `run_named` finds it while it lives."""
+        name = f"Run@{uuid4().hex}"
+        _named[name] = self
+        return name
 
     def pull(self, bound: Sequence[Tensor], gradients: list[Tensor]) -> list[Tensor]:
         """The gradients of the structure's parameters, from those of what `bind` made of them."""
@@ -103,6 +91,18 @@ class Run:
         triples = zip(self.names, bound, gradients, strict=True)
         pull = torch.ops.aten.tanh_backward
         return [pull(g, x) if name in self.bounded and g.numel() else g for name, x, g in triples]
+
+
+_named: WeakValueDictionary[str, Run] = WeakValueDictionary()
+
+
+def run_named(key: str) -> Run:
+    """The run with that `key`.
+
+    Raises:
+        KeyError: if there is none any more.
+    """
+    return _named[key]
 
 
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:
@@ -148,7 +148,6 @@ def _run(parts: list[Part]) -> Run:
         panels,
         tuple(name for part in parts for name in part.names),
         tuple(name for part in parts if part.bounded for name in part.names),
-        cost(panels),
     )
 
 
