@@ -16,9 +16,8 @@ from slicekit.native import (
     short_convolution,
     slstm,
 )
-from slicekit.native.arrays import address, plain
 from slicekit.native.increments import SHARED_FACTORS, SPARSE
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind, address, plain
 from slicekit.native.panels import Panels, Part
 from slicekit.native.step import StepPlan
 from slicekit.paths.lie_bases import hall

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import slicekit
 from slicekit.native.given import NUMBERS
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 
 HEADERS = Path(slicekit.__file__).parents[2] / "native" / "include"
 

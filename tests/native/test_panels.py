@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, reason
-from slicekit.native.kernel import function
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind, function
 from slicekit.native.library import STATUS, check
 from slicekit.native.panels import MOST_PARTS, MOST_RANK, Panels, Part, _Part, _Problem
 from tests.native.increment_scans import (

@@ -5,8 +5,8 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.arrays import fill
 from slicekit.native.increments import SPARSE, outputs
+from slicekit.native.kernel import fill
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,

@@ -15,7 +15,7 @@ import slicekit as sk
 from slicekit import Recurrent, SLiCE, State, TimeAndInput
 from slicekit.choices import explain
 from slicekit.native import available, library, reason
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 from slicekit.native.step import StepPlan, _Norms
 from slicekit.structures import Structure
 from tests.layers.reference import outputs_by_hand, states_by_hand

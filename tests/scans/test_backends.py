@@ -13,7 +13,7 @@ from slicekit.estimators.pools.filters import FilterPool
 from slicekit.mixers import S6
 from slicekit.mixers.convolution import short_convolution
 from slicekit.native import available
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 from slicekit.scans import Recurrence, Recurrent, Scan, Solution, choice, lowering
 from slicekit.scans.lowering import Part, lower, lowers
 from slicekit.structures import DiagonalTransition, Structure

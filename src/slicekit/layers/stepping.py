@@ -19,8 +19,7 @@ from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
 from slicekit.native import available
-from slicekit.native.arrays import fits
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind, fits
 from slicekit.native.step import LARGEST_EXPONENTIAL, StepPlan
 from slicekit.scans.lowering import lower
 from slicekit.scans.operands import expected_shapes

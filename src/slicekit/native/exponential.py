@@ -5,8 +5,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, address, plain
-from slicekit.native.kernel import function
+from slicekit.native.kernel import REAL, address, function, plain
 from slicekit.native.library import check, unsuited
 from slicekit.native.threads import threads
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import Expected, plain
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import WORK, Expected, Kernel, addresses, plain, sizes
 from slicekit.native.library import available, reason
 
 SIZES = (

@@ -9,9 +9,18 @@ from typing import ClassVar
 import torch
 
 from slicekit.native import kernel
-from slicekit.native.arrays import COMPLEX, REAL, Expected
-from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes, windows
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import (
+    COMPLEX,
+    REAL,
+    WORK,
+    Expected,
+    Kernel,
+    Kind,
+    addresses,
+    function,
+    sizes,
+    windows,
+)
 
 SIZES = (
     *("kind", "real", "complex", "batch", "length", "dim", "columns"),

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import plain
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes, windows
+from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes, windows
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
-from slicekit.native.arrays import REAL, address, plain
-from slicekit.native.kernel import function
+from slicekit.native.kernel import REAL, address, function, plain
 from slicekit.native.library import check, unsuited
 from slicekit.native.threads import threads
 

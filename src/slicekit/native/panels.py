@@ -14,9 +14,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, address, fill
-from slicekit.native.kernel import WORK, Kernel, addresses, function, sizes
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import (
+    REAL,
+    WORK,
+    Expected,
+    Kernel,
+    Kind,
+    address,
+    addresses,
+    fill,
+    function,
+    sizes,
+)
 from slicekit.native.library import check, load
 from slicekit.native.threads import threads
 

@@ -5,8 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.arrays import plain
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 

@@ -9,9 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import REAL, Expected, address, fits, plain
-from slicekit.native.kernel import addresses, function, work_space
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import (
+    REAL,
+    Expected,
+    Kind,
+    address,
+    addresses,
+    fits,
+    function,
+    plain,
+    work_space,
+)
 from slicekit.native.library import check
 from slicekit.native.panels import Part
 

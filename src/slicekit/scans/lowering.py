@@ -13,7 +13,7 @@ import torch
 
 from slicekit.flows import Euler, Exponential, Flow, Natural
 from slicekit.handles import Handle
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 from slicekit.structures import (
     DPLR,
     Diagonal,

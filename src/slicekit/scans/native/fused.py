@@ -20,7 +20,7 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.handles import recall
 from slicekit.native import available
-from slicekit.native.arrays import plain
+from slicekit.native.kernel import plain
 from slicekit.native.panels import Panels
 from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.scans import choice

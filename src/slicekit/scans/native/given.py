@@ -6,9 +6,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import plain
 from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind, plain
 from slicekit.native.threads import threads
 from slicekit.scans.passes import Passes
 from slicekit.scans.sources import FromTransitions, leaves

@@ -7,9 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from slicekit.native.arrays import plain
 from slicekit.native.increments import SHARED_FACTORS, SPARSE, IncrementKernel
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import Panels
 from slicekit.native.tables import Table
 from slicekit.scans.inputs import input_pullback, input_window

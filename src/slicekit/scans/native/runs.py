@@ -16,7 +16,7 @@ from torch import Tensor
 
 from slicekit.flows import Flow
 from slicekit.native.exponential import LARGEST
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 from slicekit.native.panels import MOST_PARTS, MOST_RANK
 from slicekit.native.panels import Part as PanelPart
 from slicekit.scans.lowering import Part, lower

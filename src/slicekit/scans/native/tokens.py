@@ -19,7 +19,7 @@ from torch import Tensor
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Euler
 from slicekit.native import available
-from slicekit.native.kinds import Kind
+from slicekit.native.kernel import Kind
 from slicekit.native.panels import MOST_RANK
 from slicekit.native.tables import pull_sparse_sums, sparse_sums
 from slicekit.scans.native.runs import Run, why_not
