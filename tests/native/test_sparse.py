@@ -5,7 +5,7 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.increments import SPARSE, outputs
+from slicekit.native.increments import SPARSE
 from slicekit.native.kernel import fill
 from tests.native.increment_scans import (
     BAD_INDEX,
@@ -114,11 +114,10 @@ def test_sequences_and_steps_may_be_missing() -> None:
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
-    operands = (given.parameters, given.increments, given.state, 0)
+    operands = (given.parameters, given.increments, given.state, None, 0)
     c, held = SPARSE.problem(*operands)
-    states, last, factors = outputs(given.increments, held["state"], 0)
-    written = {"states": states.fill_(7), "last": last.fill_(7), "factors": factors}
-    fill(c, c.expected(), held | written)
+    states, last = (torch.full(c.shapes()[x], 7.0).to(given.state) for x in ("states", "last"))
+    fill(c, c.expected(), held | {"states": states, "last": last})
     space = torch.empty(10**6, dtype=torch.uint8)
     c.work, c.work_bytes = space.data_ptr(), space.numel()
 

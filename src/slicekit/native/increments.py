@@ -10,13 +10,13 @@ native/include/slicekit_sparse.h and slicekit_shared_factors.h, which these mirr
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes, windows
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes, windows
 from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads")
@@ -87,15 +87,6 @@ class _SharedFactors(Problem):
         self.rank = parameters["left"].shape[-1]
 
 
-def outputs(increments: Tensor, state: Tensor, rescale: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Room for all states, the last one and the factors."""
-    batch, length, _ = increments.shape
-    _, dim, columns = state.shape
-    states = state.new_empty(batch, length, dim, columns)
-    shape = (batch, windows(length, rescale), columns) if rescale else (0,)
-    return states, torch.empty_like(state), state.new_empty(shape)
-
-
 @dataclass(frozen=True)
 class IncrementKernel:
     """A kernel that makes its transitions from increments and parameters of its own.
@@ -114,21 +105,28 @@ class IncrementKernel:
     trained: tuple[str, ...]
     effort: int = 1
 
-    def _call(self, way: str, problem: Problem, arrays: dict[str, Tensor | None]) -> None:
-        Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True).call(way, problem, arrays)
+    @cached_property
+    def kernel(self) -> Kernel:
+        """How it is called."""
+        return Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True)
 
     def problem(
-        self, parameters: dict[str, Tensor], increments: Tensor, state: Tensor, rescale: int
-    ) -> tuple[Problem, dict[str, Tensor]]:
-        """The problem, and the tensors that it points to."""
-        held = {name: plain(parameters[name]) for name in self.names}
+        self,
+        parameters: dict[str, Tensor],
+        increments: Tensor,
+        state: Tensor,
+        inputs: Tensor | None,
+        rescale: int,
+    ) -> tuple[Problem, dict[str, Tensor | None]]:
+        """The sizes, and what is given, under the struct's names."""
+        held = {name: parameters[name] for name in self.names}
         batch, length, channels = increments.shape
         numbers = sum(held[name].numel() for name in self.trained)
         team = threads(batch * length * state.shape[-1] * numbers * self.effort)
         given = (state.element_size(), batch, length, channels, *state.shape[1:], rescale, team)
         problem = self.struct(**dict(zip(SIZES, given, strict=True)))
         problem.measure(held)
-        return problem, held | {"increments": plain(increments), "state": plain(state)}
+        return problem, {**held, "increments": increments, "state": state, "inputs": inputs}
 
     def forward(
         self,
@@ -155,12 +153,9 @@ class IncrementKernel:
         Raises:
             RuntimeError: if the kernel refuses what it is given.
         """
-        problem, held = self.problem(parameters, increments, state, rescale)
-        states, last, factors = outputs(increments, held["state"], rescale)
-        made = {"states": states, "last": last, "factors": factors}
-        driven = {} if inputs is None else {"inputs": plain(inputs)}
-        self._call("forward", problem, {**held, **made, **driven})
-        return states, last, factors
+        problem, given = self.problem(parameters, increments, state, inputs, rescale)
+        made = self.kernel.make("forward", problem, given, ("states", "last", "factors"))
+        return made["states"], made["last"], made["factors"]
 
     def backward(
         self,
@@ -188,16 +183,14 @@ class IncrementKernel:
         Raises:
             RuntimeError: if the kernel refuses what it is given.
         """
-        problem, held = self.problem(parameters, increments, state, rescale)
-        given = {"states": states, "factors": factors, "in_states": in_states, "in_last": in_last}
-        given = {name: plain(x) for name, x in given.items()}
-        gradients = {name: torch.empty_like(held[name]) for name in self.trained}
-        in_increments, in_state = (torch.empty_like(held[x]) for x in ("increments", "state"))
-        in_inputs = None if inputs is None else torch.empty_like(given["in_states"])
-        made = {f"in_{name}": x for name, x in gradients.items()}
-        rest = {"in_increments": in_increments, "in_state": in_state, "in_inputs": in_inputs}
-        self._call("backward", problem, {**held, **given, **made, **rest})
-        return gradients, in_increments, in_state, in_inputs
+        problem, given = self.problem(parameters, increments, state, inputs, rescale)
+        given |= {"states": states, "factors": factors}
+        given |= {"in_states": in_states, "in_last": in_last}
+        driven = () if inputs is None else ("inputs",)
+        names = [f"in_{name}" for name in (*self.trained, "increments", "state", *driven)]
+        made = self.kernel.make("backward", problem, given, names)
+        gradients = {name: made[f"in_{name}"] for name in self.trained}
+        return gradients, made["in_increments"], made["in_state"], made.get("in_inputs")
 
 
 SPARSE = IncrementKernel("sparse", _Sparse, ("values", "places"), ("values",), effort=8)

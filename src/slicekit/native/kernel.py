@@ -4,7 +4,7 @@ An address leaves Python once its tensor is what the kernel takes it for. A stru
 the address of as many bytes as the kernel asks for, and `work_bytes`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ctypes import Structure, byref, c_int64, c_void_p
 from enum import IntEnum
 from functools import lru_cache
@@ -206,6 +206,31 @@ class Kernel:
         """
         fill(task, task.expected(), arrays)
         self.run(way, task, self.bytes(way, task))
+
+    def make(
+        self, way: str, task: Any, given: Mapping[str, Tensor | None], names: Iterable[str]
+    ) -> dict[str, Tensor]:
+        """Run it, and give what it writes.
+
+        Args:
+            way, task: as for `call`.
+            given: tensors under the task's names, or None for those that are not there.
+            names: of what it writes.
+
+        Returns:
+            New arrays under these names; zero where there are no sequences.
+
+        Raises:
+            ValueError, RuntimeError: as `call` does.
+        """
+        expected, blank = task.expected(), torch.empty if task.batch else torch.zeros
+        made = {
+            name: blank(expected[name][0], dtype=expected[name][1], device="cpu") for name in names
+        }
+        ready = {name: None if x is None else plain(x) for name, x in given.items()}
+        fill(task, expected, ready | made)
+        self.run(way, task, self.bytes(way, task))
+        return made
 
     def bytes(self, way: str, task: Any) -> int:
         """How much work space it asks for."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
@@ -76,14 +76,8 @@ def forward(operands: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, Ten
     Raises:
         RuntimeError: if a length leaves its range.
     """
-    inputs, state = operands[2], operands[5]
-    results = (
-        inputs.new_empty(inputs.shape),
-        state.new_empty(state.shape),
-        inputs.new_empty(start_shape(inputs, state.shape[-1])),
-    )
-    _call("forward", operands, lengths, dict(zip(RESULTS, results, strict=True)))
-    return results
+    outputs, last, starts = KERNEL.make("forward", *_problem(operands, lengths), RESULTS).values()
+    return outputs, last, starts
 
 
 def backward(
@@ -94,23 +88,15 @@ def backward(
     in_last: Tensor,
 ) -> list[Tensor]:
     """The gradients of the operands, of those of outputs and last state."""
-    gradients = [x.new_empty(x.shape) for x in operands]
-    if not len(operands[2]):
-        gradients[1].zero_()
-    given = {"starts": starts, "in_outputs": in_outputs, "in_last": in_last}
-    arrays = {name: plain(x) for name, x in given.items()}
-    _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, gradients, strict=True)))
-    return gradients
+    task, given = _problem(operands, lengths)
+    given |= {"starts": starts, "in_outputs": in_outputs, "in_last": in_last}
+    return list(KERNEL.make("backward", task, given, GRADIENTS).values())
 
 
-def _call(
-    direction: str, operands: list[Tensor], lengths: Tensor | None, others: dict[str, Tensor]
-) -> None:
-    """Run a task; `others` are contiguous tensors under the task's names."""
-    arrays = {name: plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
-    if lengths is not None:
-        arrays["lengths"] = lengths.contiguous()
-    inputs = arrays["inputs"]
-    dim = arrays["state"].shape[-1]
+def _problem(
+    operands: list[Tensor], lengths: Tensor | None
+) -> tuple[Task, dict[str, Tensor | None]]:
+    """The sizes, and what is given, under the task's names."""
+    inputs, dim = operands[2], operands[5].shape[-1]
     task = Task(inputs.itemsize, *inputs.shape, dim, threads(16 * dim * inputs.numel()))
-    KERNEL.call(direction, task, arrays)
+    return task, dict(zip(OPERANDS, operands, strict=True)) | {"lengths": lengths}

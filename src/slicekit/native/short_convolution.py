@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
@@ -52,35 +52,25 @@ def forward(operands: list[Tensor | None], activation: bool) -> Tensor:
     Returns:
         (batch, length, channels).
     """
-    x = operands[0]
-    assert x is not None
-    outputs = x.new_empty(x.shape)
-    _call("forward", operands, activation, {"outputs": outputs})
-    return outputs
+    return KERNEL.make("forward", *_problem(operands, activation), ("outputs",))["outputs"]
 
 
 def backward(
     operands: list[Tensor | None], activation: bool, in_outputs: Tensor
 ) -> list[Tensor | None]:
     """The gradients of the operands, of that of the outputs."""
-    gradients = [None if x is None else x.new_empty(x.shape) for x in operands]
-    x = operands[0]
-    assert x is not None
-    if not len(x):
-        gradients = [None if y is None else y.zero_() for y in gradients]
-    named = zip(GRADIENTS, gradients, strict=True)
-    arrays = {name: y for name, y in named if y is not None}
-    arrays["in_outputs"] = plain(in_outputs)
-    _call("backward", operands, activation, arrays)
-    return gradients
+    task, given = _problem(operands, activation)
+    names = [f"in_{name}" for name in OPERANDS if given[name] is not None]
+    made = KERNEL.make("backward", task, given | {"in_outputs": in_outputs}, names)
+    return [made.get(name) for name in GRADIENTS]
 
 
-def _call(
-    direction: str, operands: list[Tensor | None], activation: bool, others: dict[str, Tensor]
-) -> None:
-    """Run a task; `others` are contiguous tensors under the task's names."""
-    named = zip(OPERANDS, operands, strict=True)
-    arrays = {name: plain(x) for name, x in named if x is not None} | others
-    x, size = arrays["x"], arrays["weight"].shape[-1]
+def _problem(
+    operands: list[Tensor | None], activation: bool
+) -> tuple[Task, dict[str, Tensor | None]]:
+    """The sizes, and what is given, under the task's names."""
+    x, _, weight, _ = operands
+    assert x is not None and weight is not None
+    size = weight.shape[-1]
     task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * (size + 8)))
-    KERNEL.call(direction, task, arrays)
+    return task, dict(zip(OPERANDS, operands, strict=True))

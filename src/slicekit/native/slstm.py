@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, plain, sizes
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
 from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
@@ -81,13 +81,9 @@ def forward(operands: list[Tensor], lengths: Tensor | None, keep: bool) -> tuple
     Raises:
         RuntimeError: if a length leaves its range.
     """
-    x, hidden = operands[1], operands[5]
-    outputs = x.new_empty(x.shape)
-    last = [hidden.new_empty(hidden.shape) for _ in LAST]
-    kept = x.new_empty(kept_shape(x) if keep else 0)
-    results = dict(zip(LAST, last, strict=True)) | {"outputs": outputs}
-    _call("forward", operands, lengths, results | ({"kept": kept} if keep else {}))
-    return outputs, *last, kept
+    names = ("outputs", *LAST, "kept")[: 6 if keep else 5]
+    made = KERNEL.make("forward", *_problem(operands, lengths), names)
+    return *made.values(), *(() if keep else (operands[1].new_empty(0),))
 
 
 def backward(
@@ -103,22 +99,15 @@ def backward(
         results: its outputs, last_cell, last_normaliser and kept, under these names.
         cotangents: the gradients of the hidden states and of the last state's four tensors.
     """
-    found = [x.new_empty(x.shape) for x in operands]
-    if not len(operands[1]):
-        found = [x.zero_() for x in found]
-    given = results | dict(zip(COTANGENTS, cotangents, strict=True))
-    arrays = {name: plain(x) for name, x in given.items()}
-    _call("backward", operands, lengths, arrays | dict(zip(GRADIENTS, found, strict=True)))
-    return found
+    task, given = _problem(operands, lengths)
+    given |= results | dict(zip(COTANGENTS, cotangents, strict=True))
+    return list(KERNEL.make("backward", task, given, GRADIENTS).values())
 
 
-def _call(
-    direction: str, operands: list[Tensor], lengths: Tensor | None, others: dict[str, Tensor]
-) -> None:
-    """Run a task; `others` are contiguous tensors under the task's names."""
-    arrays = {name: plain(x) for name, x in zip(OPERANDS, operands, strict=True)} | others
-    if lengths is not None:
-        arrays["lengths"] = lengths.contiguous()
-    x = arrays["x"]
+def _problem(
+    operands: list[Tensor], lengths: Tensor | None
+) -> tuple[Task, dict[str, Tensor | None]]:
+    """The sizes, and what is given, under the task's names."""
+    x = operands[1]
     task = Task(x.itemsize, *x.shape, threads(8 * x.numel() * x.shape[-1]))
-    KERNEL.call(direction, task, arrays)
+    return task, dict(zip(OPERANDS, operands, strict=True)) | {"lengths": lengths}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
-from slicekit.native.kernel import Kind, plain
+from slicekit.native.kernel import Kind
 from slicekit.native.threads import threads
 from slicekit.scans.passes import Passes
 from slicekit.scans.sources import FromTransitions, leaves
@@ -48,16 +48,8 @@ class GivenPasses(Passes):
             outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
             factors = torch.cat([r[2] for r in results], 2) if self.rescale else results[0][2]
             return [outputs, last, factors, results[0][3]]
-        state = self.state
-        results = [
-            state.new_empty(self.output_shape()),
-            state.new_empty(state.shape),
-            state.new_empty(self.factor_shape(), dtype=state.dtype.to_real()),
-            state.new_empty(self.start_shape()),
-        ]
-        arrays = self._operands | dict(zip(RESULTS, results, strict=True))
-        KERNEL.call("forward", self._task(), arrays)
-        return results
+        made = KERNEL.make("forward", self._task(), self._operands, RESULTS)
+        return [made[name] for name in RESULTS]
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
@@ -67,11 +59,10 @@ class GivenPasses(Passes):
         if self.parts:
             return self._joined(saved, in_outputs, in_last, needed)
         operands = self._operands
-        gradients = {f"in_{name}": torch.empty_like(x) for name, x in operands.items()}
-        given = {"in_outputs": plain(in_outputs), "in_last": plain(in_last)}
-        kept = dict(zip(RESULTS, map(plain, saved[:4]), strict=True))
-        KERNEL.call("backward", self._task(), operands | kept | given | gradients)
-        return list(gradients.values())
+        given = {**operands, **dict(zip(RESULTS, saved[:4], strict=True))}
+        given |= {"in_outputs": in_outputs, "in_last": in_last}
+        names = [f"in_{name}" for name in operands]
+        return list(KERNEL.make("backward", self._task(), given, names).values())
 
     def _joined(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -103,7 +94,7 @@ class GivenPasses(Passes):
         arrays |= dict(zip(inputs, self.inputs, strict=False))
         if self.readout is not None:
             arrays["readout"] = self.readout
-        return {name: plain(x) for name, x in arrays.items()}
+        return arrays
 
     def _task(self) -> Task:
         batch, dim, columns = self.state.shape
