@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_give_the_weights_of_one_on_the_joint_batch(
     folder: Path, tmp_path: Path
 ) -> None:
-    """With consistency, penalty, average, clipping, extra batches and unequal shares of labels."""
+    """With clusters, penalty, average, clipping, extra batches and unequal shares of labels."""
     batch = Uneven().sample(7, (3, 10), torch.Generator().manual_seed(SETTINGS.seed))
     assert int(batch.supervised[:3].sum()) != int(batch.supervised[3:].sum())
     alone = train(double_model(), Uneven(), SETTINGS, folder=tmp_path / "alone").model

@@ -53,6 +53,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"stop_at": 1.1}, ValueError, "stop_at"),
     ({"patience": 0}, ValueError, "patience"),
     ({"consistent_states": "no"}, TypeError, "consistent_states"),
+    ({"consistent_clusters": 1}, TypeError, "consistent_clusters"),
     ({"autocast": "yes"}, TypeError, "autocast"),
 ]
 

@@ -15,7 +15,13 @@ from slicekit.training.checkpoints import list_checkpoints
 from tests.training.small import EVERYTHING, ParityWithPairs, small_model
 
 SETTINGS = replace(
-    EVERYTHING, steps=12, batch=7, consistency=5.0, checkpoint_every=4, evaluate_every=4
+    EVERYTHING,
+    steps=12,
+    batch=7,
+    consistency=5.0,
+    consistent_clusters=True,
+    checkpoint_every=4,
+    evaluate_every=4,
 )
 
 

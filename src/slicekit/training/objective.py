@@ -10,6 +10,7 @@ from slicekit.paths import alike
 from slicekit.tasks.base import Batch
 from slicekit.tasks.losses import Loss
 from slicekit.training.captured import CapturedFeatures, head_of, last_mixer_of
+from slicekit.training.clusters import joint_clusters
 from slicekit.training.evaluation import check_logits, device_of
 from slicekit.training.pressure import CapturedLayers
 from slicekit.training.processes import Processes
@@ -37,7 +38,7 @@ class Objective:
     Args:
         model: called as model(inputs, lengths=lengths).
         loss: the task's.
-        settings: penalty, consistency, consistent_states, growth, isometry and autocast count.
+        settings: penalty, consistency and what is consistent, growth, isometry and autocast count.
         processes: which share out every batch. Gradients are those of the joint batch, by torch's
             engine where there are several; figures are those of this process, and add up.
 
@@ -120,12 +121,7 @@ class _Terms(nn.Module):
                     f"consistency={self._settings.consistency} of a task that wants numbers; "
                     "expected 0, since there are no classes"
                 )
-            features = labels.select(self._caught(joint))
-            classes = joint.targets[joint.supervised].to(self._device)
-            counts = torch.bincount(classes)
-            if joint.is_series:
-                counts = counts * self._processes.sequence
-            apart = spread(features, labels.targets, counts, self._processes)
+            apart = self._apart(labels.select(self._caught(joint)), labels.targets, joint)
             accuracy = right.clone()
             self._processes.add_up(accuracy)
             total = total + self._settings.consistency * accuracy**4 * apart
@@ -133,6 +129,16 @@ class _Terms(nn.Module):
             total = total + self._run(extra)[0]
         figures = torch.stack([total, loss, right, apart])
         return total, figures.detach()
+
+    def _apart(self, features: Tensor, classes: Tensor, joint: Batch) -> Tensor:
+        """The spread of this process's features, (positions, size), about means of all."""
+        if self._settings.consistent_clusters:
+            classes, counts = joint_clusters(features.detach(), classes, self._processes)
+        else:
+            counts = torch.bincount(joint.targets[joint.supervised].to(self._device))
+            if joint.is_series:
+                counts = counts * self._processes.sequence
+        return spread(features, classes, counts, self._processes)
 
     def _caught(self, joint: Batch) -> Tensor:
         """What is compared, (batch, positions, size)."""

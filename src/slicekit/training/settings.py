@@ -26,6 +26,7 @@ RULES: dict[str, Rule] = {
     "penalty": Real("[0, inf)"),
     "consistency": Real("[0, inf)"),
     "consistent_states": Flag(),
+    "consistent_clusters": Flag(),
     "isometry": Real("[0, inf)"),
     "growth": Real("[0, inf)"),
     "pressure_first": Real("(0, 1]"),
@@ -71,6 +72,8 @@ class Settings:
         consistency: weight of the share of the variance of the features (what the model's head is
             given) that their classes do not explain.
         consistent_states: whether the features are instead what the last block's mixer gives.
+        consistent_clusters: whether a class may have several clusters, as states of an automaton
+            that share a label have, and the variance is that which the clusters do not explain.
         isometry: weight that the distance of the layers' transitions from isometries has in the
             end; 0 for none.
         growth: weight that the growth of disturbances of the layers' states has in the end; 0 for
@@ -122,6 +125,7 @@ class Settings:
     penalty: float = 0.0
     consistency: float = 0.0
     consistent_states: bool = False
+    consistent_clusters: bool = False
     isometry: float = 0.0
     growth: float = 0.0
     pressure_first: float = 1e-4
