@@ -4,8 +4,9 @@ On tokens, the recipe `paper` has one block of width 1024 on word problems and t
 regular languages (`lstm:width=512` is the paper's other choice; 256 and 512 for Mamba-2, which is
 what the authors ran as Mamba there). A block is the mixer, a gated linear unit, each with a skip
 connection, and a layer norm; LSTMs are stacked directly, and xLSTM and the Transformer have blocks
-of their own. The recipe `fast` is that of the SLiCEs, without what only they can have: lengths that
-grow, consistency of what the head reads, as many steps; blocks are 128 wide on every task.
+of their own. The recipe `fast` is that of the SLiCEs, without what is made for linear recurrences:
+lengths that grow and as many steps, but no consistency, with which LSTMs learn less (42 in place of
+98 % on A5's words of length 20); blocks are 128 wide on every task.
 
 On series, see `series_baselines`.
 """
@@ -121,7 +122,7 @@ class Baseline:
         shared = FAST_WORDS if words else FAST_LANGUAGES
         return Recipe(
             self.blocks,
-            replace(shared, rate=FAST_RATE, consistent_states=False, growth=0.0, isometry=0.0),
+            replace(shared, rate=FAST_RATE, consistency=0.0, growth=0.0, isometry=0.0),
             self.fast_width,
             layers=1 if words else 2,
             final_norm=self.final_norm,
