@@ -39,8 +39,8 @@ def clusters(features: Tensor, classes: Tensor) -> Tensor:
         classes: (positions,) int64.
 
     Returns:
-        (positions,) int64, the number of each feature's cluster, from 0 and without gaps. No cluster
-        has features of two classes.
+        (positions,) int64, the number of each feature's cluster, from 0 and without gaps. A cluster
+        is of one class.
 
     Example:
         >>> one, two = torch.zeros(8, 1), torch.ones(8, 1)
