@@ -42,6 +42,8 @@ typedef struct {
   int64_t threads;
   int64_t made;       /* whether `kept` holds the transitions before the forward pass, from another */
   int64_t still;      /* 1: the first position drives nothing, and its state is the initial one */
+  int64_t half;       /* 1: increments, states and the gradients of both are bfloat16, and everything
+                         else is float; not with a table, inputs, rescale or a product */
   double pace;        /* 0: increments are given; otherwise they are pace (1, values), and what is
                          given are the values, with one channel less, and so are their gradients */
 
@@ -52,6 +54,7 @@ typedef struct {
   const void *state;             /* (batch, dim, columns) */
   const void *inputs;            /* (batch, length, dim, columns) or null */
   void *states;                  /* (batch, length, dim, columns) */
+  void *last;                    /* (batch, dim, columns): with half, the last state; or null */
   void *factors;                 /* (batch, ceil(length / rescale), dim, columns), with rescale: what
                                     rows are divided by, the power of two below the largest modulus
                                     of the block or part; ones at the beginning are not written */

@@ -2,7 +2,7 @@
 
 #include "panels.hpp"
 
-#include "sequences.hpp"
+#include "chunks.hpp"
 #include "shard_product.hpp"
 #include "token_groups.hpp"
 
@@ -10,31 +10,9 @@ namespace slicekit {
 namespace SLICEKIT_ISA {
 namespace {
 
-// Steps of the sequences of one task that are made together.
-struct Chunk {
-  int64_t first_sequence, sequences, first_step, steps, length;
-
-  int64_t rows() const { return sequences * steps; }
-  int64_t first_row() const { return first_sequence * length + first_step; }
-  int64_t row(int64_t b, int64_t t) const { return (b - first_sequence) * steps + t - first_step; }
-};
-
-template <class Real>
-Chunk chunk_of(const Pass<Real> &pass, int64_t task, int64_t number) {
-  const Plan &plan = pass.plan;
-  const int64_t b = task * plan.together, t = number * plan.chunk;
-  return {b, least(plan.together, pass.q.batch - b), t, least(plan.chunk, pass.q.length - t),
-          pass.q.length};
-}
-
-template <class Real>
-int64_t chunks_of(const Pass<Real> &pass) {
-  return (pass.q.length + pass.plan.chunk - 1) / pass.plan.chunk;
-}
-
 // Panels of a chunk in scratch memory, or where they are kept.
 template <class Real>
-Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const Chunk &chunk,
+Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const ChunkRows &chunk,
                        Real *scratch) {
   Real *kept = static_cast<Real *>(pass.q.kept);
   Real *at = kept ? kept + chunk.first_row() * layout.panels * LANES<Real> : scratch;
@@ -43,7 +21,7 @@ Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const Chunk
 
 // The first position of a sequence, where it drives nothing: a transition, or a gradient, of zero.
 template <class Real>
-void keep_still(const Pass<Real> &pass, const Layout &layout, const Chunk &chunk,
+void keep_still(const Pass<Real> &pass, const Layout &layout, const ChunkRows &chunk,
                 const Panels<Real> &panels) {
   if (!pass.q.still || chunk.first_step) return;
   for (int64_t s = 0; s < chunk.sequences; ++s) {
@@ -55,29 +33,33 @@ void keep_still(const Pass<Real> &pass, const Layout &layout, const Chunk &chunk
 }
 
 template <class Real>
-void make_chunk(const Pass<Real> &pass, int64_t split, const Chunk &chunk,
-                const Panels<Real> &panels, const Scratch<Real> &scratch) {
-  const Layout &layout = pass.plan.layout[split];
-  make_features(layout, pass.packed[split], pass.path, chunk.rows(),
-                pass.increments(chunk.first_row()), panels);
-  keep_still(pass, layout, chunk, panels);
-  pass.flow(layout, chunk.rows(), panels, scratch.flow);
+void make_chunk(const PanelChunk<Real> &part, int64_t split, const Panels<Real> &panels) {
+  const Pass<Real> &pass = part.pass;
+  make_features(part.layout, pass.packed[split], pass.path, part.chunk.rows(), part.increments(),
+                panels);
+  keep_still(pass, part.layout, part.chunk, panels);
+  pass.flow(part.layout, part.chunk.rows(), panels, part.scratch.flow);
 }
 
 template <class Real>
 void run_task(const Pass<Real> &pass, int64_t split, int64_t task, const Scratch<Real> &scratch) {
   const Layout &layout = pass.plan.layout[split];
   for (int64_t number = 0; number < chunks_of(pass); ++number) {
-    const Chunk chunk = chunk_of(pass, task, number);
+    const ChunkRows chunk = chunk_of(pass, task, number);
     const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
-    if (!pass.q.made) make_chunk(pass, split, chunk, panels, scratch);
+    const PanelChunk<Real> part = {pass, layout, scratch, chunk};
+    if (!pass.q.made) {
+      part.read_increments();
+      make_chunk(part, split, panels);
+    }
+    part.carry_on();
     for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
       for (int64_t c = 0; c < pass.q.columns; ++c) {
-        const Sequence<Real> sequence = {pass.q, layout, scratch, b, c};
-        sequence.run(chunk.first_step, chunk.steps, panels.panel,
-                     [&](int64_t t) { return panels.of(0, chunk.row(b, t)); });
+        part.sequence(b, c).run(chunk.first_step, chunk.steps, panels.panel,
+                                [&](int64_t t) { return panels.of(0, chunk.row(b, t)); });
       }
     }
+    part.write_states();
   }
 }
 
@@ -87,9 +69,9 @@ void multiply_task(const Pass<Real> &pass, int64_t split, int64_t task,
                    const Scratch<Real> &scratch) {
   const Layout &layout = pass.plan.layout[split];
   for (int64_t number = 0; number < chunks_of(pass); ++number) {
-    const Chunk chunk = chunk_of(pass, task, number);
+    const ChunkRows chunk = chunk_of(pass, task, number);
     const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
-    make_chunk(pass, split, chunk, panels, scratch);
+    make_chunk<Real>({pass, layout, scratch, chunk}, split, panels);
     for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
       const ShardProduct<Real> product = {pass.q, layout, scratch, b};
       if (chunk.first_step == 0) product.start();
@@ -105,18 +87,20 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
                    const Scratch<Real> &scratch) {
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[split];
-  Real *in_increments = split ? pass.partial[split] : static_cast<Real *>(q.in_increments);
   Real *total = pass.totals[split] + slot * layout.feature_panels * q.channels * LANES<Real>;
   for (int64_t number = chunks_of(pass) - 1; number >= 0; --number) {
-    const Chunk chunk = chunk_of(pass, task, number);
+    const ChunkRows chunk = chunk_of(pass, task, number);
     const Panels<Real> panels = panels_of(pass, layout, chunk, scratch.transitions);
     const Panels<Real> gradients = {scratch.gradients, panels.panel, panels.row};
-    if (!q.kept) make_chunk(pass, split, chunk, panels, scratch);
+    const PanelChunk<Real> part = {pass, layout, scratch, chunk};
+    part.read_increments();
+    part.read_states();
+    if (!q.kept) make_chunk(part, split, panels);
     for (int64_t b = chunk.first_sequence; b < chunk.first_sequence + chunk.sequences; ++b) {
       auto from = [&](int64_t t) { return panels.of(0, chunk.row(b, t)); };
       auto to = [&](int64_t t) { return gradients.of(0, chunk.row(b, t)); };
       for (int64_t c = 0; c < q.columns; ++c) {
-        const Sequence<Real> sequence = {q, layout, scratch, b, c};
+        const Sequence<Real> sequence = part.sequence(b, c);
         const int64_t first = chunk.first_step, count = chunk.steps, apart = panels.panel;
         if (!q.in_parameters && !q.in_increments) {
           sequence.template run_back<LEFT>(first, count, apart, apart, from, to);
@@ -131,12 +115,13 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
     keep_still(pass, layout, chunk, gradients);
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
     if (q.in_parameters) {
-      add_parameter_gradients(layout.feature_panels, pass.path, chunk.rows(),
-                              pass.increments(chunk.first_row()), gradients, total, true);
+      add_parameter_gradients(layout.feature_panels, pass.path, chunk.rows(), part.increments(),
+                              gradients, total, true);
     }
     if (q.in_increments) {
       pull_increments(layout, pass.packed[split], pass.path, chunk.rows(), gradients,
-                      in_increments + chunk.first_row() * pass.path.width());
+                      part.in_increments(split));
+      part.write_in_increments(split);
     }
   }
 }
@@ -162,11 +147,16 @@ void run_slot_back(const Pass<Real> &pass, int64_t split, int64_t slot,
 template <class Real>
 void add_partial_increments(const Pass<Real> &pass) {
   const slicekit_panels &q = pass.q;
-  Real *total = static_cast<Real *>(q.in_increments);
-  if (!total) return;
+  if (!q.in_increments) return;
+  const int64_t width = pass.path.width();
 #pragma omp for schedule(static)
-  for (int64_t i = 0; i < q.batch * q.length * pass.path.width(); ++i) {
-    for (int64_t s = 1; s < pass.plan.splits; ++s) total[i] += pass.partial[s][i];
+  for (int64_t row = 0; row < q.batch * q.length; ++row) {
+    Real *total = pass.partial[0] ? pass.partial[0] : static_cast<Real *>(q.in_increments);
+    total += row * width;
+    for (int64_t s = 1; s < pass.plan.splits; ++s) {
+      for (int64_t i = 0; i < width; ++i) total[i] += pass.partial[s][row * width + i];
+    }
+    if (q.half) narrow(total, width, static_cast<Half *>(q.in_increments) + row * width);
   }
 }
 
@@ -200,7 +190,7 @@ void run_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scra
   const Panels<Real> table = rows_of_table(pass, pass.table);
   const int64_t *index = pass.q.index + b * pass.q.length;
   for (int64_t c = 0; c < pass.q.columns; ++c) {
-    const Sequence<Real> sequence = {pass.q, pass.plan.layout[0], scratch, b, c};
+    const auto sequence = Sequence<Real>::whole(pass.q, pass.plan.layout[0], scratch, b, c);
     sequence.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, index[t]); });
   }
 }
@@ -231,7 +221,7 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   for (int64_t b = first; b < stop; ++b) {
     const int64_t *index = pass.q.index + b * pass.q.length;
     for (int64_t c = 0; c < pass.q.columns; ++c) {
-      const Sequence<Real> sequence = {pass.q, plan.layout[0], scratch, b, c};
+      const auto sequence = Sequence<Real>::whole(pass.q, plan.layout[0], scratch, b, c);
       sequence.template run_back<ADDED>(
           0, pass.q.length, table.panel, gradients.panel,
           [&](int64_t t) { return table.of(0, index[t]); },

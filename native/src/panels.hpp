@@ -14,6 +14,9 @@ template <class Real>
 struct Scratch {
   Real *transitions;  // panels of a chunk
   Real *gradients;    // their gradients, where they can't be written over the transitions
+  Real *increments;   // of a chunk, (rows, width), where memory has them in half precision
+  Real *states;       // the same, after and before its steps: (sequences, steps + 1, dim, columns)
+  Real *in_states;    // and their gradients
   FlowScratch<Real> flow;
   Real *norms;        // of rotated blocks, for each column
   Real *state;        // a padded state
@@ -44,7 +47,8 @@ struct Pass {
   bool backward;
   Packed<Real> packed[MAX_SPLITS];
   Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES)
-  Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first
+  Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
+                              // its own where memory has them in half precision
   Real *table;                // (vocabulary, panels, LANES)
   Real *in_table;             // (slots, vocabulary, panels, LANES)
   Real *in_panels;            // the sum of these, panel by panel
@@ -74,7 +78,7 @@ struct Pass {
     if (!backward) return;
     const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
     totals[s] = workspace.take<Real>(numbers * (q.vocabulary ? 1 : plan.slots));
-    if (s > 0) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
+    if (s > 0 || (q.half && plan.splits > 1)) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
   void take_table() {
@@ -98,6 +102,12 @@ struct Pass {
     Scratch<Real> scratch = {};
     scratch.transitions = workspace.take<Real>(q.kept ? 0 : numbers);
     scratch.gradients = backward && apart() ? workspace.take<Real>(numbers) : scratch.transitions;
+    if (q.half) {
+      const int64_t states = (plan.rows + plan.together) * q.dim * q.columns;
+      scratch.increments = workspace.take<Real>(plan.rows * path.width());
+      scratch.states = workspace.take<Real>(states);
+      scratch.in_states = workspace.take<Real>(backward ? states : 0);
+    }
     scratch.flow = take_flow_scratch<Real>(plan.part, plan.parts, workspace);
     scratch.norms = workspace.take<Real>(dim * q.columns);
     scratch.state = workspace.take<Real>(padded);

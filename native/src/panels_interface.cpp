@@ -49,6 +49,8 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->vocabulary < 0 || q->vocabulary > MOST) return SLICEKIT_BAD_SIZE;
   if (q->rescale < 0 || q->restore < 0) return SLICEKIT_BAD_OPTION;
   if (q->rescale && q->inputs && !q->product) return SLICEKIT_BAD_OPTION;
+  const bool plain = q->real == 4 && !q->vocabulary && !q->inputs && !q->rescale && !q->product;
+  if (q->half < 0 || q->half > (plain ? 1 : 0) || (q->last && !q->half)) return SLICEKIT_BAD_OPTION;
   if (q->still < 0 || q->still > (q->vocabulary ? 0 : 1)) return SLICEKIT_BAD_OPTION;
   if (!std::isfinite(q->pace) || (q->pace && q->channels < 2)) return SLICEKIT_BAD_OPTION;
   int64_t dim = 0;

@@ -13,6 +13,18 @@ struct Sequence {
   const Layout &layout;
   const Scratch<Real> &scratch;
   int64_t b, column;
+  Real *states;              // of the sequence, (steps, dim, columns)
+  const Real *given;         // their gradients
+  int64_t origin;            // the step after which the first of them stands
+
+  // With the arrays of the problem.
+  static Sequence whole(const slicekit_panels &q, const Layout &layout, const Scratch<Real> &scratch,
+                        int64_t b, int64_t column) {
+    const int64_t at = b * q.length * q.dim * q.columns;
+    Real *states = static_cast<Real *>(q.states);
+    const Real *given = static_cast<const Real *>(q.in_states);
+    return {q, layout, scratch, b, column, states + at, given ? given + at : nullptr, 0};
+  }
 
   StateView<Real> view() const { return {layout, q.columns, column}; }
   int64_t row(int64_t t) const { return b * q.length + t; }
@@ -20,10 +32,10 @@ struct Sequence {
 
   // The state before step t, as (dim, columns).
   const Real *before(int64_t t) const {
-    return t ? static_cast<const Real *>(q.states) + row(t - 1) * numbers()
+    return t ? states + (t - 1 - origin) * numbers()
              : static_cast<const Real *>(q.state) + b * numbers();
   }
-  Real *after(int64_t t) const { return static_cast<Real *>(q.states) + row(t) * numbers(); }
+  Real *after(int64_t t) const { return states + (t - origin) * numbers(); }
   bool divides(int64_t t) const { return divides_before(t, q.rescale); }
 
   // What the state is divided by before step t, as (dim, columns).
@@ -129,9 +141,7 @@ struct Sequence {
     if (first == 0) view().write(carry, static_cast<Real *>(q.in_state) + b * numbers());
   }
 
-  const Real *in_states(int64_t t) const {
-    return static_cast<const Real *>(q.in_states) + row(t) * numbers();
-  }
+  const Real *in_states(int64_t t) const { return given + (t - origin) * numbers(); }
 
   // The gradient that the state after step t has itself.
   void own(int64_t t, Real *padded) const {

@@ -83,6 +83,45 @@ def test_the_short_way_gives_what_the_long_one_does(
     torch.testing.assert_close(found, gradients(long, x, layer), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("module", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_the_short_way_takes_half_precision(
+    structure: Structure, initial: Any, module: torch.dtype, calls: list[float]
+) -> None:
+    """States are rounded where they are written, and the way back reads them so."""
+    layer = SLiCE(5, structure, initial=initial).to(module)
+    x = torch.randn(3, 30, 5).bfloat16().requires_grad_()
+
+    def short(x: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer(x[:, :20], return_state=True)
+        h_on, state = layer(x[:, 20:], state, return_state=True)
+        return h, h_on, state["hidden"]
+
+    def long(x: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer.trajectory(x[:, :20])
+        h_on, state = layer.trajectory(x[:, 20:], state)
+        assert isinstance(h, Tensor) and isinstance(h_on, Tensor)
+        return h, h_on, state["hidden"]
+
+    found = gradients(short, x, layer)
+    assert len(calls) == 2
+    expected = gradients(long, x, layer)
+    assert [y.dtype for y in found] == [y.dtype for y in expected]
+    torch.testing.assert_close(found[2], expected[2])
+    for y, z in zip(found, expected, strict=True):
+        assert (y - z).norm() <= 2.0**-7 * z.norm()
+
+
+def test_solve_takes_half_precision(ways: tuple[list[float], list[float]]) -> None:
+    parameters = {"blocks": torch.randn(5, 2, 4, 4)}
+    increments, state = torch.randn(3, 9, 5).bfloat16() / 8, torch.randn(3, 8)
+    h, last = sk.solve(PLAIN, parameters, increments, state)
+    assert len(ways[1]) == 1
+    exact, end = sk.solve(PLAIN, parameters, increments.float(), state)
+    assert torch.equal(h, exact.bfloat16()) and torch.equal(last, end)
+
+
 def test_it_goes_on_from_a_state_with_gradients_through_it(calls: list[float]) -> None:
     layer = SLiCE(5, sk.BlockDiagonal(8, 4)).double()
     x = torch.randn(2, 9, 5, dtype=torch.float64, requires_grad=True)

@@ -144,6 +144,13 @@ BAD_SIZES = [
     ({"real": 16}, BAD_OPTION),
     ({"rescale": -1}, BAD_OPTION),
     ({"restore": -1}, BAD_OPTION),
+    ({"half": 1}, BAD_OPTION),  # of doubles
+    *(({"real": 4, "half": half}, BAD_OPTION) for half in (-1, 2)),
+    *(
+        ({"real": 4, "half": 1, name: 1}, BAD_OPTION)
+        for name in ("vocabulary", "rescale", "inputs")
+    ),
+    ({"last": 1}, BAD_OPTION),
     (only(4, DIM, 1, 0), BAD_OPTION),
     (only(-1, DIM, 1, 0), BAD_OPTION),
     (only(Kind.BLOCKS, DIM, 5, 0), BAD_SIZE),

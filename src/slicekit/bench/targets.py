@@ -17,6 +17,7 @@ from slicekit.bench.contenders import (
 )
 from slicekit.bench.memory import NotMeasured, Worker, allowance
 from slicekit.bench.pieces import (
+    autocast_times,
     exponential_times,
     position_times,
     projective_times,
@@ -334,6 +335,13 @@ def tiny_lines(effort: Effort) -> Iterator[Line]:
     yield Line(target, *tiny_times(effort).ratio("SLiCE", "LSTM"))
 
 
+def autocast_lines(effort: Effort) -> Iterator[Line]:
+    """Half precision in memory, which may cost no time but for what a measurement repeats to."""
+    for shape in SHAPES[:1] if effort.quick else SHAPES:
+        target = Target(f"a layer in bfloat16 under autocast / in float32, b=4, {shape}", 1.02)
+        yield Line(target, *autocast_times(shape, effort).ratio("bfloat16", "float32"))
+
+
 def log_signature_lines(effort: Effort) -> Iterator[Line]:
     """Log-signatures against other packages."""
     for problem, absent, times in log_signatures.races(effort):
@@ -376,6 +384,7 @@ def parts(effort: Effort, worker: Worker) -> list[Part]:
         ("log-signatures", partial(log_signature_lines, effort)),
         ("step()", partial(step_lines, effort)),
         ("a tiny layer", partial(tiny_lines, effort)),
+        ("half precision", partial(autocast_lines, effort)),
         ("memory", partial(memory_lines, worker)),
         ("growth over length", partial(growth_lines, effort, worker)),
         ("training", partial(training_lines, effort)),

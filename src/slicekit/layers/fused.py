@@ -17,7 +17,7 @@ from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
 from slicekit.operators import PLAIN, unseen
 from slicekit.scans import choice
-from slicekit.scans.native.fused import REAL, native_scan, only_run, run_at_once
+from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
         return ()
     if type(initial) not in (FirstInput, Learned):
         return ()
-    if x.dtype not in REAL or any(p.dtype != x.dtype for p in operands):
+    if not alike(x, operands[1:]):
         return ()
     if x.ndim != 3 or x.shape[2] != layer.channels or 0 in x.shape:
         return ()

@@ -29,6 +29,9 @@ from slicekit.native.kernel import (
 from slicekit.native.library import check, load
 from slicekit.native.threads import threads
 
+HALF = torch.bfloat16
+"""What memory may have of a path and its states."""
+
 MOST_PARTS = 256
 MOST_RANK = 256
 
@@ -50,11 +53,11 @@ class _Part(Structure):
 class _Problem(Structure):
     _fields_ = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "vocabulary", "parts"),
-        *sizes("rescale", "restore", "threads", "made", "still"),
+        *sizes("rescale", "restore", "threads", "made", "still", "half"),
         ("pace", c_double),
         ("part", POINTER(_Part)),
         ("parameters", POINTER(c_void_p)),
-        *addresses("increments", "index", "state", "inputs", "states", "factors", "kept"),
+        *addresses("increments", "index", "state", "inputs", "states", "last", "factors", "kept"),
         *addresses("in_states", "in_last"),
         ("in_parameters", POINTER(c_void_p)),
         *addresses("in_increments", "in_state", "in_inputs"),
@@ -102,7 +105,9 @@ class Panels:
         parts: of the direct sum.
         parameters: theirs, in order, (channels, ...) each.
         increments: (batch, length, channels), or the table (vocabulary, channels) with an index;
-            with a pace, values with one channel less.
+            with a pace, values with one channel less. Increments may be bfloat16 where neither an
+            index nor inputs nor rescale go with them: then so are the states and the gradients of
+            both, and everything else is float32.
         index: (batch, length) rows of the table, or None.
         state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
@@ -130,7 +135,8 @@ class Panels:
         path = tuple(map(int, self.increments.shape))
         state = tuple(map(int, self.state.shape))
         index = None if self.index is None else tuple(map(int, self.index.shape))
-        settings = (self.rescale, self.restore, self.pace, self.still)
+        half = self.increments.dtype is HALF
+        settings = (self.rescale, self.restore, self.pace, self.still, half)
         loaded, _ = load()
         isa = None if loaded is None else loaded.isa
         return _plan(self.parts, self.state.dtype, path, index, state, settings, isa)
@@ -178,20 +184,27 @@ class Panels:
         plan.run("product", problem)
         return product, powers, driven
 
-    def forward(self, kept: Tensor | None, made: bool = False) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, kept: Tensor | None, made: bool = False, last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Run all steps.
 
         Args:
             kept: (kept_numbers,), to be filled with the transitions; None not to keep them.
             made: whether it is filled already, by `product`.
+            last: like the state, to be filled with the last one before it is rounded, where states
+                are bfloat16.
 
         Returns:
             The states (batch, length, dim, columns) and what they were divided by at the beginning
             of every window of `rescale` steps, (batch, windows, dim, columns), or None.
         """
         plan, problem = self.plan, self._problem()
-        states, factors = self.state.new_empty(plan.expected["states"][0]), None
+        shape, dtype = plan.expected["states"]
+        states, factors = self.state.new_empty(shape, dtype=dtype), None
         problem.states = states.data_ptr()
+        if last is not None:
+            problem.last = address("last", last, plan.expected["last"])
         if self.rescale:
             factors = self.state.new_ones(plan.expected["factors"][0])
             problem.factors = factors.data_ptr()
@@ -261,11 +274,11 @@ class Plan:
         path: tuple[int, ...],
         index: tuple[int, ...] | None,
         state: tuple[int, ...],
-        settings: tuple[int, int, float, bool],
+        settings: tuple[int, int, float, bool, bool],
     ) -> None:
         """Write it down for the kernel; the shapes are those of `Panels`."""
         dtype = REAL.get(dtype.itemsize, torch.float32)  # what kernels take; others are refused
-        rescale, restore, pace, still = settings
+        rescale, restore, pace, still, half = settings
         channels, columns = path[-1] + bool(pace), state[2:]
         batch, length = (path if index is None else index)[:2]
         self._parts = (_Part * len(parts))(
@@ -284,6 +297,7 @@ class Plan:
             restore=restore,
             threads=1,
             still=still,
+            half=half,
             pace=pace,
             part=self._parts,
         )
@@ -311,6 +325,8 @@ class Plan:
         shapes = {"increments": path, "state": state, "last": state, "states": states}
         shapes |= {"inputs": states, "factors": factors, "driven": state}
         arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
+        if q.half:
+            arrays |= {name: (shapes[name], HALF) for name in ("increments", "states")}
         arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
         return arrays | {"index": ((q.batch, q.length), torch.int64)}
 

@@ -80,4 +80,4 @@ def test_half_precision_under_autocast_is_computed_in_single(name: str) -> None:
     torch.testing.assert_close(last, end)
     torch.testing.assert_close(states.float(), expected, rtol=1e-2, atol=1e-2)
     found, wanted = (torch.autograd.grad(x.sum(), path)[0] for x in (last, end))
-    torch.testing.assert_close(found, wanted)
+    assert (found - wanted).norm() <= 2.0**-7 * wanted.norm()  # states on the way back are rounded

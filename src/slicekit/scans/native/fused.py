@@ -2,6 +2,8 @@
 
     h_0 = W x_0 + b, or given;   h_{l+1} = M(Δω_l) h_l,   Δω_l = x_l or pace (1, x_l)
 
+x may be bfloat16, and so are all states then: the kernel reads and writes them as such, also on the
+way back, and computes in float32. The last state, and all that is not as long as x, is float32.
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
@@ -21,13 +23,20 @@ from slicekit.flows import Flow
 from slicekit.handles import recall
 from slicekit.native import available
 from slicekit.native.kernel import plain
-from slicekit.native.panels import Panels
+from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.scans import choice
 from slicekit.scans.base import Scan
 from slicekit.scans.native.policy import Native
 from slicekit.scans.native.runs import PANELS, REAL, Run, run_named, runs_of
 from slicekit.structures import Parameters, Structure
+
+
+def alike(x: Tensor, others: Sequence[Tensor]) -> bool:
+    """Whether the kernel takes a path and all that goes with it, by their dtypes."""
+    half = x.dtype is HALF
+    dtypes = (HALF, torch.float32) if half else (x.dtype,)
+    return (half or x.dtype in REAL) and all(y.dtype in dtypes for y in others)
 
 
 def only_run(structure: Structure, flow: Flow) -> Run | None:
@@ -62,14 +71,15 @@ def solve_at_once(
     native = native_scan(scan)
     if native is None or type(state) not in PLAIN or not unseen():
         return None
-    if state.shape != (increments.shape[0], structure.dim) or increments.dtype not in REAL:
+    if state.shape != (increments.shape[0], structure.dim):
         return None
     run = only_run(structure, flow)
     if run is None or increments.shape[0] == 0:
         return None
     operands = [increments, state, *(parameters[name] for name in run.names)]
-    dtype = increments.dtype
-    if any(type(x) not in PLAIN or x.dtype != dtype or not x.is_cpu for x in operands):
+    if any(type(x) not in PLAIN or not x.is_cpu for x in operands):
+        return None
+    if not alike(increments, operands[1:]):
         return None
     states, last = run_at_once((structure, run, False, False, 0.0, native.limit), True, operands)
     return states, last
@@ -82,8 +92,10 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
         plan: the settings of `FUSED` but the last two.
         ends: whether to give the last state.
         operands: x (batch, length, channels), W and b or h_0 (batch, dim), and the parameters in
-            the order of the run.
+            the order of the run; `alike`.
     """
+    if operands[0].dtype is HALF:
+        operands = [operands[0], *(x.float() for x in operands[1:])]
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     return tuple(FUSED.at_once((*plan, ends, keep), operands, keep)[: 1 + ends])
 
@@ -121,7 +133,11 @@ class _Pass:
         """h_0, (batch, dim)."""
         if not self.affine:
             return self.start[0]
-        return torch.nn.functional.linear(self.x.select(1, 0), *self.start)
+        return torch.nn.functional.linear(self.first_element(), *self.start)
+
+    def first_element(self) -> Tensor:
+        """x_0 in full precision, (batch, channels)."""
+        return self.x.select(1, 0).to(self.start[0].dtype)
 
     def panels(self, state: Tensor) -> Panels:
         """The problem of the kernel, from the state at the beginning."""
@@ -136,17 +152,20 @@ def _forward(*args: Any) -> list[Tensor]:
     panels = this.panels(state)
     numbers = panels.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
-    states, _ = panels.forward(kept[0] if kept else None)
-    ends = [states.select(1, -1).clone()] if this.ends else []
-    return [states, *ends, *([state] if this.affine else []), *kept]
+    last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
+    states, _ = panels.forward(kept[0] if kept else None, last=last)
+    if this.ends and last is None:
+        last = states.select(1, -1).clone()
+    return [states, *([] if last is None else [last]), *([state] if this.affine else []), *kept]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
-    state = this.x.new_empty(this.x.shape[0], this.run.dim)
+    state = this.start[0].new_empty(this.x.shape[0], this.run.dim)
     kept = this.panels(state).worth_keeping(this.limit) if this.keep else 0
-    shapes = [(*this.x.shape[:2], this.run.dim), *[state.shape] * (this.ends + this.affine)]
-    return [this.x.new_empty(shape) for shape in (*shapes, *([(kept,)] if kept else []))]
+    states = this.x.new_empty(*this.x.shape[:2], this.run.dim)
+    shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
+    return [states, *(state.new_empty(shape) for shape in shapes)]
 
 
 def _backward(*args: Any) -> list[Tensor | None]:
@@ -170,8 +189,8 @@ def _backward(*args: Any) -> list[Tensor | None]:
         return [in_x, in_state, *in_parameters]
     weight = this.start[0]
     if needed[0]:
-        in_x.select(1, 0).addmm_(in_state, weight)
-    in_weight = torch.mm(in_state.t(), this.x.select(1, 0)) if needed[1] else None
+        in_x.select(1, 0).add_(torch.mm(in_state, weight))
+    in_weight = torch.mm(in_state.t(), this.first_element()) if needed[1] else None
     return [in_x, in_weight, in_state.sum(0) if needed[2] else None, *in_parameters]
 
 
