@@ -30,11 +30,12 @@ class Handle:
 
     Attributes:
         name: by which `recall` finds it.
+        known: what was found out about descriptions that share it, and is forgotten with them.
     """
 
     def __init__(self, name: str, description: "Handled", twin: "Handled | None") -> None:
         """Hold a twin of all descriptions that share this handle, or refer to the only one."""
-        self.name = name
+        self.name, self.known = name, dict[Hashable, Any]()
         self._twin, self._only = twin, ref(description)
 
     @property

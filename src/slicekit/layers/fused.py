@@ -16,7 +16,7 @@ from slicekit.layers.initial_states import FirstInput, Learned
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.state import State
 from slicekit.operators import PLAIN, unseen
-from slicekit.scans import choice
+from slicekit.scans import choice, lowering
 from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
 
@@ -73,6 +73,7 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None
     key = [
         type(layer),
         choice.BACKENDS[0],
+        lowering.generation,
         begins,
         *map(id, told),
         layer._parameters.get("B") is None,

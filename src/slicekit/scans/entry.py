@@ -102,6 +102,10 @@ def solve(
         return _solve_windows(
             structure, parameters, increments, initial_state, flow, scan, inputs, lengths
         )
+    if inputs is None and lengths is None:
+        quick = solve_at_once(structure, flow, parameters, increments, initial_state, scan)
+        if quick is not None:
+            return quick
     tabulated = isinstance(increments, Tabulated)
     path = increments.table if tabulated else increments
     if not tabulated:
@@ -111,10 +115,6 @@ def solve(
     check_length("increments", length)
     work = torch.float32 if path.dtype in HALF else path.dtype
     check_parameters(structure, parameters, channels, path, work)
-    if inputs is None and lengths is None and not isinstance(increments, Tabulated):
-        quick = solve_at_once(structure, flow, parameters, increments, initial_state, scan)
-        if quick is not None:
-            return quick
     parameters = computed(parameters)
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=path.device)

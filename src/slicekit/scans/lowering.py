@@ -7,12 +7,10 @@ say, then runs on the same kernels.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import torch
 
 from slicekit.flows import Euler, Exponential, Flow, Natural
-from slicekit.handles import Handle
 from slicekit.native.kernel import Kind
 from slicekit.structures import (
     DPLR,
@@ -54,7 +52,8 @@ Lowered = tuple[Part, ...] | str
 """The parts, or why there are none."""
 
 _rules: dict[type, Callable[..., Part]] = {}
-_known: WeakKeyDictionary[Handle, dict[str, Lowered]] = WeakKeyDictionary()
+generation = 0
+"""How often rules have changed: what was found out by others no longer counts."""
 
 
 def lowers(cls: type[Structure]) -> Callable[[Callable[..., Part]], Callable[..., Part]]:
@@ -77,8 +76,9 @@ def lowers(cls: type[Structure]) -> Callable[[Callable[..., Part]], Callable[...
     """
 
     def register(rule: Callable[..., Part]) -> Callable[..., Part]:
+        global generation
         _rules[cls] = rule
-        _known.clear()
+        generation += 1
         return rule
 
     return register
@@ -91,12 +91,10 @@ def lower(structure: Structure, flow: Flow) -> Lowered:
     handle = structure.handle
     if not handle.shared or type(flow) not in (Euler, Exponential, Natural):
         return _lower(structure, flow)
-    known = _known.get(handle)
-    if known is None:
-        known = _known.setdefault(handle, {})
-    lowered = known.get(flow.key)
+    key = ("lowered", generation, flow.key)
+    lowered = handle.known.get(key)
     if lowered is None:
-        lowered = known[flow.key] = _lower(structure, flow)
+        lowered = handle.known[key] = _lower(structure, flow)
     return lowered
 
 

@@ -1,16 +1,11 @@
 """What `solve` and `propagate` are given, checked and in the dtype of the computation."""
 
-from weakref import WeakKeyDictionary
-
 import torch
 from torch import Tensor
 
 from slicekit.checks import HALF, check_same_device, concrete
-from slicekit.handles import Handle
 from slicekit.structures import Parameters, Structure
 from slicekit.structures.diagonal import narrowed
-
-_shapes: WeakKeyDictionary[Handle, dict[int, dict[str, torch.Size]]] = WeakKeyDictionary()
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -70,7 +65,8 @@ def check_parameters(
 def expected_shapes(structure: Structure, channels: int) -> dict[str, torch.Size]:
     """The shapes of a structure's parameters, by name."""
     handle = structure.handle
-    known = _shapes.setdefault(handle, {}) if handle.shared else {}
-    if channels not in known:
-        known[channels] = {name: x.shape for name, x in structure.blank(channels).items()}
-    return known[channels]
+    known = handle.known if handle.shared else {}
+    key = ("shapes", channels)
+    if key not in known:
+        known[key] = {name: x.shape for name, x in structure.blank(channels).items()}
+    return known[key]

@@ -25,10 +25,11 @@ from slicekit.native import available
 from slicekit.native.kernel import plain
 from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
-from slicekit.scans import choice
+from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
 from slicekit.scans.native.policy import Native
 from slicekit.scans.native.runs import PANELS, REAL, Run, run_named, runs_of
+from slicekit.scans.operands import expected_shapes
 from slicekit.structures import Parameters, Structure
 
 
@@ -57,32 +58,51 @@ def solve_at_once(
     structure: Structure,
     flow: Flow,
     parameters: Parameters,
-    increments: Tensor,
+    increments: Any,
     state: Any,
     scan: Scan | None,
 ) -> tuple[Tensor, Tensor] | None:
-    """All states and the last one, as `solve` gives them; None where this way is not open.
+    """All states and the last one, as `solve` gives them.
+
+    None where this way is not open, or an argument does not fit and has to be refused elsewhere.
 
     Args:
-        structure, flow, parameters, increments: checked.
+        structure, parameters, increments, scan: as `solve` is given them.
+        flow: the one to use.
         state: what was given as the initial one.
-        scan: what was asked for.
     """
     native = native_scan(scan)
-    if native is None or type(state) not in PLAIN or not unseen():
+    if native is None or type(increments) not in PLAIN or not increments.is_cpu or not unseen():
         return None
-    if state.shape != (increments.shape[0], structure.dim):
+    shape = increments.shape
+    if len(shape) != 3 or 0 in shape or type(parameters) is not dict:
         return None
-    run = only_run(structure, flow)
-    if run is None or increments.shape[0] == 0:
+    given = (state, *parameters.values())
+    if any(type(x) not in PLAIN or not x.is_cpu for x in given) or not alike(increments, given):
+        return None
+    run = _fitting_run(structure, flow, parameters, shape[2])
+    if run is None or state.shape != (shape[0], run.dim):
         return None
     operands = [increments, state, *(parameters[name] for name in run.names)]
-    if any(type(x) not in PLAIN or not x.is_cpu for x in operands):
-        return None
-    if not alike(increments, operands[1:]):
-        return None
     states, last = run_at_once((structure, run, False, False, 0.0, native.limit), True, operands)
     return states, last
+
+
+def _fitting_run(
+    structure: Structure, flow: Flow, parameters: Parameters, channels: int
+) -> Run | None:
+    """The only run of a structure whose parameters these are."""
+    handle = structure.handle if isinstance(structure, Structure) else None
+    if handle is None or not handle.shared:
+        return None
+    shapes = {name: x.shape for name, x in parameters.items()}
+    key = ("run", lowering.generation, flow.key, channels, *shapes.items())
+    run = handle.known.get(key)
+    if run is None and shapes == expected_shapes(structure, channels):
+        run = only_run(structure, flow)
+        if run is not None:
+            handle.known[key] = run
+    return run
 
 
 def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
