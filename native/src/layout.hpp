@@ -97,6 +97,7 @@ struct Layout {
   int64_t parts;
   int64_t state_at, dim, padded;
   int64_t feature_panels, panels;
+  int64_t panels_before;  // those of the layouts before it, where the state is split
   bool direct;     // the padded state is the state: it can be used where it stands
   int32_t *place;  // (dim): where each number of the state goes in the padded one
 };

@@ -14,9 +14,11 @@ namespace {
 template <class Real>
 Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const ChunkRows &chunk,
                        Real *scratch) {
+  const int64_t panel = chunk.rows() * LANES<Real>;
   Real *kept = static_cast<Real *>(pass.q.kept);
-  Real *at = kept ? kept + chunk.first_row() * layout.panels * LANES<Real> : scratch;
-  return {at, chunk.rows() * LANES<Real>, LANES<Real>};
+  if (!kept) return {scratch, panel, LANES<Real>};
+  kept += chunk.first_row() * pass.plan.panels * LANES<Real>;
+  return {kept + layout.panels_before * panel, panel, LANES<Real>};
 }
 
 // The first position of a sequence, where it drives nothing: a transition, or a gradient, of zero.
@@ -353,7 +355,7 @@ int64_t numbers_kept(const slicekit_panels &q) {
   Plan plan;
   make_plan<Real>(q, plan);
   const int64_t rows = q.vocabulary ? q.vocabulary : q.batch * q.length;
-  return can_keep(q, plan) ? rows * plan.layout[0].panels * LANES<Real> : 0;
+  return can_keep(q) ? rows * plan.panels * LANES<Real> : 0;
 }
 
 }  // namespace

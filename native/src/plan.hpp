@@ -23,6 +23,7 @@ struct Plan {
   int64_t tasks;
   int64_t slots;      // accumulators of parameter gradients, for each split
   int64_t rows;       // of the largest chunk
+  int64_t panels;     // of all splits
 };
 
 inline Part part_of(const slicekit_panels &q, int64_t p, int64_t state_at) {
@@ -53,7 +54,7 @@ inline int64_t lane_groups(const slicekit_panels &q) {
 }
 
 inline bool may_split(const slicekit_panels &q) {
-  if (q.vocabulary || q.kept) return false;
+  if (q.vocabulary) return false;
   for (int64_t p = 0; p < q.parts; ++p) {
     if (q.part[p].kind != SLICEKIT_BLOCKS && q.part[p].kind != SLICEKIT_SKEW) return false;
   }
@@ -100,7 +101,12 @@ inline void deal_out(const slicekit_panels &q, Plan &plan) {
   }
   plan.parts = made;
   plan.splits = plan.layout[split].parts ? split + 1 : split;
-  for (int64_t s = 0; s < plan.splits; ++s) lay_out<Real>(plan.layout[s]);
+  plan.panels = 0;
+  for (int64_t s = 0; s < plan.splits; ++s) {
+    lay_out<Real>(plan.layout[s]);
+    plan.layout[s].panels_before = plan.panels;
+    plan.panels += plan.layout[s].panels;
+  }
 }
 
 // As many short sequences as fill the rows of a chunk, or fewer where they fill its tiles better.
@@ -134,10 +140,9 @@ inline void make_plan(const slicekit_panels &q, Plan &plan) {
 }
 
 // Whether all transitions can be kept: those of a table, or one for each position where they are
-// their features.
-inline bool can_keep(const slicekit_panels &q, const Plan &plan) {
+// their features, which stand in the same order however the state is split.
+inline bool can_keep(const slicekit_panels &q) {
   if (q.vocabulary) return true;
-  if (plan.splits > 1) return false;
   for (int64_t p = 0; p < q.parts; ++p) {
     if (q.part[p].exponential) return false;
   }

@@ -19,6 +19,7 @@ from tests.native.increment_scans import (
     BAD_SIZE,
     BAD_WORKSPACE,
     OK,
+    threads,
 )
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
@@ -487,3 +488,37 @@ def test_transitions_that_are_soon_made_again_are_not_kept(
     assert panels.kept_numbers() > 0
     assert bool(panels.worth_keeping(2**40)) is keeps
     assert panels.worth_keeping(0) == 0
+
+
+SPLIT = {
+    "blocks": (Part(Kind.BLOCKS, 64, 4),),
+    "ragged": (Part(Kind.BLOCKS, 6, 3), Part(Kind.BLOCKS, 5, 1), Part(Kind.BLOCKS, 40, 20)),
+    "diagonal": (Part(Kind.BLOCKS, 37, 1),),
+}
+
+
+@pytest.mark.usefixtures("every_isa", "poisoned_memory")
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("parts", SPLIT.values(), ids=SPLIT.keys())
+def test_transitions_are_kept_in_one_order_by_any_number_of_threads(
+    parts: tuple[Part, ...], batch: int, columns: int
+) -> None:
+    """Passes on different numbers of threads, which split the state, share them."""
+    channels, length = 4, 450
+    parameters = tuple(torch.randn(channels, n).double() / 9 for p in parts for n in p.numbers)
+    path = torch.randn(batch, length, channels).double() / 9
+    state = torch.randn(batch, sum(part.dim for part in parts), columns).double()
+    panels = Panels(parts, parameters, path, None, state, None, 0, 0)
+    kept = state.new_empty(panels.kept_numbers())
+    with threads(1):
+        states, _ = panels.forward(kept)
+        in_states, in_last = torch.randn_like(states), torch.randn_like(state)
+        expected = panels.backward(states, None, None, in_states, in_last)
+    for count in (2, 3, 5):
+        with threads(count):
+            own = torch.empty_like(kept)
+            found, _ = panels.forward(own)
+            assert torch.equal(own, kept) and torch.equal(found, states)
+            gradients = panels.backward(states, None, kept, in_states, in_last)
+        torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-10)
