@@ -25,6 +25,7 @@ from slicekit.native.kernel import (
     fill,
     function,
     sizes,
+    windows,
 )
 from slicekit.native.library import check, load
 from slicekit.native.threads import threads
@@ -321,7 +322,7 @@ class Plan:
         path = (*path, q.channels - bool(q.pace))
         states = (q.batch, q.length, q.dim, *columns)
         if q.rescale:
-            factors = (q.batch, -(-q.length // q.rescale), q.dim, *columns)
+            factors = (q.batch, windows(q.length, q.rescale), q.dim, *columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
         shapes |= {"inputs": states, "factors": factors, "driven": state}
         arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}

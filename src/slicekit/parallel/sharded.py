@@ -29,10 +29,9 @@ from slicekit.dispatch import plain_torch
 from slicekit.parallel.messages import pack, unpack
 from slicekit.parallel.ranks import Ranks
 from slicekit.parallel.shards import Scaled, Shard, leaves_of, scaled, summarise
-from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.base import Outer, Recurrence, Scan, Solution, as_tensors
 from slicekit.scans.choice import fastest
 from slicekit.scans.chunked.policy import Chunked
-from slicekit.scans.inputs import Outer, as_tensors
 from slicekit.scans.native.policy import Native
 from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, directions, exponents, pull_directions

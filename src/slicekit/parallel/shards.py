@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available
-from slicekit.scans.inputs import Outer, as_tensors
+from slicekit.scans.base import Outer, as_tensors
 from slicekit.scans.native.made import MadePasses
 from slicekit.scans.native.runs import why_not
 from slicekit.scans.opaque import PASSES

@@ -1,10 +1,9 @@
 """How are steps put together? `solve` and `propagate`, and the scans they choose from."""
 
 from slicekit.scans.associative import Associative
-from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.base import Outer, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.entry import propagate, solve
-from slicekit.scans.inputs import Outer
 from slicekit.scans.native.policy import Native
 from slicekit.scans.projective import Projective
 from slicekit.scans.recurrent import Recurrent

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from slicekit.descriptions.checks import check_chosen
-from slicekit.scans.base import Recurrence, Scan, Solution, contract
-from slicekit.scans.inputs import Outer
+from slicekit.scans.base import Outer, Recurrence, Scan, Solution, contract
 from slicekit.scans.sources import leaves
 from slicekit.structures import BlockTransition, Transition
 

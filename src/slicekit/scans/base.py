@@ -1,4 +1,7 @@
-"""The problem that a scan solves, after `solve` and `propagate` have checked it."""
+"""The problem that a scan solves, once `solve` or `propagate` has checked it, and its two passes.
+
+Affine inputs u_l of h_{l+1} = M_l h_l + u_l are dense, or outer products that are never stored.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,11 +9,72 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from slicekit.scans.inputs import Outer
+from slicekit.native.kernel import windows
 from slicekit.scans.sources import Source
 
 KEEP_BYTES = 32 * 2**20
 """Transitions up to this size in all are kept for the backward pass instead of made again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outer:
+    """u_l = left_l right_l^T, the input of matrix states such as the delta rule's k v^T.
+
+    Args:
+        left: (batch, length, dim).
+        right: (batch, length, columns).
+    """
+
+    left: Tensor
+    right: Tensor
+
+    def __post_init__(self) -> None:
+        """Check that both belong to the same steps."""
+        if self.left.ndim != 3 or self.right.ndim != 3:
+            raise ValueError(
+                f"Outer got left of shape {tuple(self.left.shape)} and right of shape "
+                f"{tuple(self.right.shape)}; expected (batch, length, dim) and "
+                "(batch, length, columns)"
+            )
+        if self.left.shape[:2] != self.right.shape[:2]:
+            raise ValueError(
+                f"Outer got left for {tuple(self.left.shape[:2])} steps and right for "
+                f"{tuple(self.right.shape[:2])} (batch, length)"
+            )
+
+    def dense(self) -> Tensor:
+        """(batch, length, dim, columns)."""
+        return self.left.unsqueeze(-1) * self.right.unsqueeze(-2)
+
+
+def as_tensors(inputs: Tensor | Outer | None) -> tuple[Tensor, ...]:
+    """The tensors of an input: none, one (dense) or two (outer)."""
+    if inputs is None:
+        return ()
+    return (inputs.left, inputs.right) if isinstance(inputs, Outer) else (inputs,)
+
+
+def input_window(tensors: tuple[Tensor, ...], start: int, stop: int) -> Tensor | None:
+    """Dense inputs (stop - start, batch, dim, columns) of some steps, time first."""
+    parts = [x[:, start:stop].transpose(0, 1) for x in tensors]
+    if len(parts) == 2:
+        return parts[0].unsqueeze(-1) * parts[1].unsqueeze(-2)
+    return parts[0] if parts else None
+
+
+def input_pullback(
+    tensors: tuple[Tensor, ...], start: int, stop: int, cotangent: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients (batch, steps, ...) of the inputs of some steps from that of their dense form."""
+    if len(tensors) == 2:
+        left, right = (x[:, start:stop].transpose(0, 1) for x in tensors)
+        gradients = (
+            (cotangent @ right.conj().unsqueeze(-1)).squeeze(-1),
+            (cotangent.mT @ left.conj().unsqueeze(-1)).squeeze(-1),
+        )
+    else:
+        gradients = (cotangent,) if tensors else ()
+    return tuple(x.transpose(0, 1) for x in gradients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,3 +157,87 @@ class Scan(ABC):
 def contract(readout: Tensor, states: Tensor) -> Tensor:
     """q^T H for q (..., dim) and H (..., dim, columns): (..., columns)."""
     return (readout.unsqueeze(-2) @ states).squeeze(-2)
+
+
+@dataclass(eq=False)
+class Passes(ABC):
+    """One recurrence, as its passes are told of it.
+
+    Attributes:
+        source: where the transitions come from.
+        state: (batch, dim, columns), the initial state.
+        inputs: no tensor, one (dense inputs) or two (outer products).
+        readout: (batch, length, dim) or None.
+        size: steps in a chunk, or bytes that may be kept for the backward pass, as a scan has it.
+        rescale: steps between two divisions of a projective state; 0 for a plain one.
+    """
+
+    source: Source
+    state: Tensor
+    inputs: tuple[Tensor, ...]
+    readout: Tensor | None
+    size: int
+    rescale: int
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return self.source.length
+
+    @abstractmethod
+    def forward(self, keep: bool) -> list[Tensor]:
+        """Run all steps.
+
+        Args:
+            keep: whether to return what `backward` can use; asked for only if `keeps`.
+
+        Returns:
+            outputs: `output_shape`.
+            last: the last state.
+            factors: what the state was divided by before each window's first step, `factor_shape`.
+            starts: the states from which those that a readout hides are made again, `start_shape`.
+            *kept: if keep, tensors like those of `blank_kept`.
+        """
+
+    @abstractmethod
+    def backward(
+        self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
+    ) -> list[Tensor]:
+        """Gradients of the source's tensors, the state, the inputs and the readout.
+
+        Args:
+            saved: what `forward` returned.
+            in_outputs, in_last: gradients of its first two; None where the last state has none.
+            needed: of each operand, whether its gradient is; others may be any tensor.
+        """
+
+    def keeps(self) -> bool:
+        """Whether `backward` gains from what `forward` can keep."""
+        return False
+
+    def blank_kept(self) -> list[Tensor]:
+        """What `forward` keeps, for its shapes."""
+        return []
+
+    def output_shape(self) -> tuple[int, ...]:
+        """Batch first: states, or what a readout makes of them."""
+        batch, dim, columns = self.state.shape
+        length = self.length
+        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
+
+    def factor_shape(self) -> tuple[int, ...]:
+        """(batch, windows, dim, columns), or nothing."""
+        if not self.rescale:
+            return (0,)
+        batch, dim, columns = self.state.shape
+        return (batch, windows(self.length, self.rescale), dim, columns)
+
+    def start_shape(self) -> tuple[int, ...]:
+        """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
+        if self.readout is None:
+            return (0,)
+        return (-(-self.length // self.chunk_size()), *self.state.shape)
+
+    def chunk_size(self) -> int:
+        """Steps between two states that are stored where a readout hides the others."""
+        raise NotImplementedError

@@ -20,9 +20,8 @@ from slicekit.checks import (
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, WindowSteps, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
-from slicekit.scans.base import Recurrence, Scan
+from slicekit.scans.base import Outer, Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
-from slicekit.scans.inputs import Outer
 from slicekit.scans.native.fused import solve_at_once
 from slicekit.scans.native.tokens import with_kernel
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened

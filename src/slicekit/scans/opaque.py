@@ -12,13 +12,11 @@ from torch import Tensor
 
 from slicekit.handles import recall
 from slicekit.operators import Operator
-from slicekit.scans.base import Recurrence, Solution
+from slicekit.scans.base import Passes, Recurrence, Solution, as_tensors
 from slicekit.scans.chunked.products import ProductPasses
 from slicekit.scans.chunked.steps import StepPasses
-from slicekit.scans.inputs import as_tensors
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.native.made import MadePasses
-from slicekit.scans.passes import Passes
 from slicekit.scans.scales import WINDOW, directions, pull_directions
 from slicekit.scans.sources import FIELD, LEAVES, NEXT, FromTransitions, Source, keep_named, rebuild
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from slicekit.scans.base import Recurrence, Scan, Solution, contract
-from slicekit.scans.inputs import Outer
+from slicekit.scans.base import Outer, Recurrence, Scan, Solution, contract
 from slicekit.scans.scales import WINDOW, differentiable_directions, powers_of_two
 
 

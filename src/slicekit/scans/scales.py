@@ -63,11 +63,6 @@ MODERATE = 2.0**40
 """Norms up to this, and down to its inverse, lose nothing to a peak that is not quite theirs."""
 
 
-def windows(length: int, window: int) -> int:
-    """How many windows cover the steps."""
-    return -(-length // window)
-
-
 def powers_of_two(sizes: Tensor) -> Tensor:
     """The largest powers of two that are at most the sizes; 1 for zero, so that it stays zero.
 

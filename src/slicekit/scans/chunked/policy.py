@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from slicekit.descriptions.checks import check_chosen
-from slicekit.scans.base import Recurrence, Scan, Solution
-from slicekit.scans.inputs import Outer
+from slicekit.scans.base import Outer, Recurrence, Scan, Solution
 from slicekit.scans.opaque import run_opaque
 from slicekit.scans.sources import FromTransitions, Source
 from slicekit.structures import DiagonalTransition, LowRankTransition

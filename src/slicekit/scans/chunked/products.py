@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from slicekit.scans.base import Passes
 from slicekit.scans.chunked.chunks import OuterChunks
 from slicekit.scans.chunked.decays import decays
-from slicekit.scans.passes import Passes
 
 CHUNK, WIDE_CHUNK, WIDE = 32, 64, 64
 """Steps in a chunk, if not asked for otherwise; with diagonals of this size or more, the latter."""

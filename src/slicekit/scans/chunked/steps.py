@@ -11,10 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from slicekit.scans.base import KEEP_BYTES, contract
+from slicekit.scans.base import KEEP_BYTES, Passes, contract, input_pullback, input_window
 from slicekit.scans.chunked.kernels import run
-from slicekit.scans.inputs import input_pullback, input_window
-from slicekit.scans.passes import Passes
 from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
 from slicekit.structures import Transition
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
 from slicekit.native.kernel import Kind
 from slicekit.native.threads import threads
-from slicekit.scans.passes import Passes
+from slicekit.scans.base import Passes
 from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
 

@@ -11,10 +11,9 @@ from slicekit.native.increments import SHARED_FACTORS, SPARSE, IncrementKernel
 from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import Panels
 from slicekit.native.tables import Table
-from slicekit.scans.inputs import input_pullback, input_window
+from slicekit.scans.base import Passes, input_pullback, input_window
 from slicekit.scans.native import tokens
 from slicekit.scans.native.runs import PANELS, Run, runs_of
-from slicekit.scans.passes import Passes
 from slicekit.scans.sources import Made
 
 
