@@ -337,9 +337,11 @@ class Plan:
         shape = (q.batch, q.dim, self._once(("columns",), lambda: columns(byref(q))))
         return {"product": (shape, REAL[q.real]), "powers": (shape, torch.int64)}
 
-    def kept(self) -> int:
-        """How many numbers hold all transitions; 0 where they can't be kept."""
-        return self._once(("kept",), lambda: function("slicekit_panels_kept")(byref(self.sizes)))
+    def kept(self, problem: _Problem | None = None) -> int:
+        """How many numbers hold all transitions of such a problem; 0 where they can't be kept."""
+        problem = self.sizes if problem is None else problem
+        measure = function("slicekit_panels_kept")
+        return self._once(("kept", problem.threads), lambda: measure(byref(problem)))
 
     def worth_keeping(self, limit: int) -> int:
         """See `Panels.worth_keeping`."""
@@ -365,11 +367,7 @@ class Plan:
         """Set the address of the transitions that are kept, if they are."""
         if kept is None:
             return
-        problem.kept = kept.data_ptr()  # how many there are depends on whether there are any
-        numbers = self._once(
-            ("are kept",), lambda: function("slicekit_panels_kept")(byref(problem))
-        )
-        problem.kept = address("kept", kept, ((numbers,), REAL[problem.real]))
+        problem.kept = address("kept", kept, ((self.kept(problem),), REAL[problem.real]))
 
     def run(self, way: str, problem: _Problem) -> None:
         """Run a pass: its work space also depends on threads and on which arrays there are."""
