@@ -17,6 +17,9 @@ from slicekit.studies.records import Record, read_record
 PAGE = "paper.md"
 """All that is on record, on one page."""
 
+NEXT = "\n\n"
+"""Between paragraphs."""
+
 REGION = re.compile(
     r"(?<=<!-- results: )([a-z0-9-]+)( -->\n)(.*?)(?=<!-- end of results -->)", re.S
 )
@@ -46,10 +49,11 @@ def filled(page: str, records: Path, link: str) -> str:
 def region_of(record: Record, link: str, records: Path) -> str:
     """What a page says of a record: tables, picture, and how to repeat the runs."""
     study = record.study
-    parts = [
-        "\n\n".join([table.as_markdown().split("\n\n", 1)[1], ""])
-        for table in study.page_tables(record.choice, record.outcomes)
-    ]
+    tables = study.page_tables(record.choice, record.outcomes)
+    parts = []
+    for table in tables:
+        title = f"{table.title}:\n\n" if len(tables) > 1 else ""
+        parts.append(f"{title}{table.as_markdown().split(NEXT, 1)[1]}{NEXT}")
     if (records / f"{study.name}.png").exists():
         parts.append(f"![{study.summary}]({link}/{study.name}.png)\n\n")
     lines = "\n".join(record.commands)
