@@ -60,7 +60,7 @@ struct ForwardShared {
   ForwardShared(Workspace &space, const slicekit_sparse &n, int64_t)
       : order(is_narrow<Real>(n) ? TRANSPOSED_ELEMENTS : BY_ROW),
         maker(space, n.channels, n.dim, n.kept),
-        lists(maker.take(space, order)) {}
+        lists(maker.take(space, order, false)) {}
 
   Parts order;
   ListMaker<Real> maker;
@@ -72,8 +72,8 @@ struct BackwardShared {
   BackwardShared(Workspace &space, const slicekit_sparse &n, int64_t parts)
       : order(is_narrow<Real>(n) ? ELEMENTS : BY_COLUMN),
         maker(space, n.channels, n.dim, n.kept),
-        by_row(maker.take(space, BY_ROW)),
-        lists(maker.take(space, order)),
+        by_row(maker.take(space, BY_ROW, true)),
+        lists(maker.take(space, order, false)),
         in_values(space.take<Real>(parts * n.kept)) {}
 
   Parts order;

@@ -30,7 +30,7 @@ struct Lists {
   List *lists;       // (outer, targets)
   int32_t *offsets;  // (kept,) inner index times ROW
   Real *values;      // (kept,)
-  int32_t *origins;  // (kept,) where the entry was given
+  int32_t *origins;  // (kept,) where the entry was given, or null
 
   const List *of(int64_t outer) const { return lists + outer * targets; }
 };
@@ -72,14 +72,14 @@ class ListMaker {
     ranks_ = space.take<int32_t>(most(channels, dim) + 2);
   }
 
-  Lists<Real> take(Workspace &space, Parts parts) const {
+  Lists<Real> take(Workspace &space, Parts parts, bool origins) const {
     const int64_t targets = size_[parts.target];
     Lists<Real> lists;
     lists.targets = static_cast<int32_t>(targets);
     lists.lists = space.take<List>(size_[parts.outer] * targets);
     lists.offsets = space.take<int32_t>(kept_);
     lists.values = space.take<Real>(kept_);
-    lists.origins = space.take<int32_t>(kept_);
+    lists.origins = origins ? space.take<int32_t>(kept_) : nullptr;
     return lists;
   }
 
@@ -102,7 +102,7 @@ class ListMaker {
       const int32_t at = keys_[walk.index[parts.outer] * targets + walk.index[parts.target]]++;
       lists.offsets[at] = walk.index[parts.inner] * ROW<Real>;
       lists.values[at] = values[k];
-      lists.origins[at] = static_cast<int32_t>(k);
+      if (lists.origins) lists.origins[at] = static_cast<int32_t>(k);
     }
   }
 

@@ -13,7 +13,13 @@ namespace slicekit {
 namespace SLICEKIT_ISA {
 namespace sparse {
 
-// The matrices of up to ROW steps: (dim, width) each, columns padded to whole lane groups.
+// Steps of a chunk, in lane groups: their matrices are most of the work space.
+constexpr int CHUNK_GROUPS = 2;
+
+template <class Real>
+constexpr int CHUNK = CHUNK_GROUPS * LANES<Real>;
+
+// The matrices of up to CHUNK steps: (dim, width) each, columns padded to whole lane groups.
 template <class Real>
 class Matrices {
  public:
@@ -25,7 +31,7 @@ class Matrices {
         size_(dim * width_ + L) {
     increments_ = space.take<Real>(channels * ROW<Real>);
     sums_ = space.take<Real>(width_ * ROW<Real>);
-    matrices_ = space.take<Real>(ROW<Real> * size_);
+    matrices_ = space.take<Real>(CHUNK<Real> * size_);
   }
 
   int64_t width() const { return width_; }
@@ -39,7 +45,6 @@ class Matrices {
   // Lists by (input, output) over channels; increments of consecutive steps.
   void make(const Lists<Real> &lists, Rows<const Real> increments, int64_t steps) {
     switch ((steps + L - 1) / L) {
-      case 3: return make<3>(lists, increments, steps);
       case 2: return make<2>(lists, increments, steps);
       case 1: return make<1>(lists, increments, steps);
     }
@@ -111,9 +116,9 @@ class NarrowForward {
     for (int64_t r = 0; r < matrices_.width(); ++r) state_[r] = 0;
     copy(state.at(arrays.state, sequence, 0, column), n_.columns, state_, 1);
     for (int64_t t = 0; t < n_.length; ++t) {
-      if (t % ROW<Real> == 0) {
+      if (t % CHUNK<Real> == 0) {
         matrices_.make(lists, increments.over_steps(arrays.increments, sequence, t, 0),
-                       least<int64_t>(ROW<Real>, n_.length - t));
+                       least<int64_t>(CHUNK<Real>, n_.length - t));
       }
       if (n_.rescale && t % n_.rescale == 0) arrays.factor(n_, sequence, t, column) = divide(t);
       for (int64_t r = 0; r < matrices_.width(); ++r) next_[r] = state_[r];
@@ -121,7 +126,7 @@ class NarrowForward {
         const Real *input = states.at(arrays.inputs, sequence, t, column);
         for (int64_t r = 0; r < n_.dim; ++r) next_[r] += input[r * n_.columns];
       }
-      matrices_.multiply(t % ROW<Real>, state_, next_);
+      matrices_.multiply(t % CHUNK<Real>, state_, next_);
       copy(next_, 1, states.at(arrays.states, sequence, t, column), n_.columns);
       Real *before = state_;
       state_ = next_;
@@ -159,8 +164,8 @@ class NarrowBackward {
       : n_(sizes), matrices_(space, n_.channels, n_.dim) {
     const int64_t width = matrices_.width();
     carry_ = space.take<Real>(width);
-    adjoints_ = space.take<Real>(ROW<Real> * width);
-    befores_ = space.take<Real>(ROW<Real> * width);
+    adjoints_ = space.take<Real>(CHUNK<Real> * width);
+    befores_ = space.take<Real>(CHUNK<Real> * width);
     adjoint_lanes_ = space.take<Real>(n_.dim * ROW<Real>);
     before_lanes_ = space.take<Real>(n_.dim * ROW<Real>);
     in_increments_ = space.take<Real>(n_.channels * ROW<Real>);
@@ -174,15 +179,14 @@ class NarrowBackward {
     for (int64_t r = 0; r < matrices_.width(); ++r) carry_[r] = 0;
     const Real *in_last = state.at(arrays.in_last, sequence, 0, column);
     for (int64_t r = 0; r < n_.dim; ++r) carry_[r] = in_last[r * n_.columns];
-    for (int64_t start = (n_.length - 1) / ROW<Real> * ROW<Real>; start >= 0 && n_.length;
-         start -= ROW<Real>) {
-      const int64_t steps = least<int64_t>(ROW<Real>, n_.length - start);
+    for (int64_t start = (n_.length - 1) / CHUNK<Real> * CHUNK<Real>; start >= 0 && n_.length;
+         start -= CHUNK<Real>) {
+      const int64_t steps = least<int64_t>(CHUNK<Real>, n_.length - start);
       matrices_.make(elements, increments.over_steps(arrays.increments, sequence, start, 0), steps);
       for (int64_t s = steps - 1; s >= 0; --s) step(arrays, sequence, column, start + s, s);
       const Rows<Real> to =
           increments.over_steps(arrays.in_increments, sequence, start, 0);
       switch ((steps + L - 1) / L) {
-        case 3: pull<3>(by_row, steps, to, column > 0, in_values); break;
         case 2: pull<2>(by_row, steps, to, column > 0, in_values); break;
         case 1: pull<1>(by_row, steps, to, column > 0, in_values); break;
       }
