@@ -50,7 +50,7 @@ typedef struct {
   const slicekit_part *part;
   const void *const *parameters; /* three for each part, null where it has fewer */
   const void *increments;        /* (batch, length, channels), or the table (vocabulary, channels) */
-  const int64_t *index;          /* (batch, length) rows of the table, or null */
+  const int64_t *index;          /* (batch, length) rows of the table, or null; -1 drives nothing */
   const void *state;             /* (batch, dim, columns) */
   const void *inputs;            /* (batch, length, dim, columns) or null */
   void *states;                  /* (batch, length, dim, columns) */

@@ -163,11 +163,13 @@ void add_partial_increments(const Pass<Real> &pass) {
 }
 
 // Where a step reads all panels of one row, these follow each other; where lane groups are run one by
-// one, so do the rows of a panel.
+// one, so do the rows of a panel. Row -1 stands before the others.
 template <class Real>
 Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
-  if (by_lane_groups(pass.q, pass.plan)) return {at, pass.q.vocabulary * LANES<Real>, LANES<Real>};
-  return {at, LANES<Real>, pass.plan.layout[0].panels * LANES<Real>};
+  constexpr int64_t N = LANES<Real>;
+  const bool by_groups = by_lane_groups(pass.q, pass.plan);
+  const int64_t row = by_groups ? N : pass.plan.layout[0].panels * N;
+  return {at + row, by_groups ? (1 + pass.q.vocabulary) * N : N, row};
 }
 
 // Rows of a table that a thread makes at a time.
@@ -177,10 +179,13 @@ template <class Real>
 void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[0];
+  const Panels<Real> table = rows_of_table(pass, pass.table);
+#pragma omp for schedule(static)
+  for (int64_t p = 0; p < layout.panels; ++p) clear(table.of(p, -1), LANES<Real>);
 #pragma omp for schedule(static)
   for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
     const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
-    Panels<Real> panels = rows_of_table(pass, pass.table);
+    Panels<Real> panels = table;
     panels.at = panels.of(0, first);
     make_features(layout, pass.packed[0], pass.path, rows, pass.increments(first), panels);
     pass.flow(layout, rows, panels, scratch.flow);
@@ -190,44 +195,42 @@ void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
 template <class Real>
 void run_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scratch) {
   const Panels<Real> table = rows_of_table(pass, pass.table);
-  const int64_t *index = pass.q.index + b * pass.q.length;
   for (int64_t c = 0; c < pass.q.columns; ++c) {
     const auto sequence = Sequence<Real>::whole(pass.q, pass.plan.layout[0], scratch, b, c);
-    sequence.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, index[t]); });
+    sequence.run(0, pass.q.length, table.panel,
+                 [&](int64_t t) { return table.of(0, pass.token(b, t)); });
   }
 }
 
 template <class Real>
 void multiply_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scratch) {
   const Panels<Real> table = rows_of_table(pass, pass.table);
-  const int64_t *index = pass.q.index + b * pass.q.length;
   const ShardProduct<Real> product = {pass.q, pass.plan.layout[0], scratch, b};
   product.start();
-  product.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, index[t]); });
+  product.run(0, pass.q.length, table.panel, [&](int64_t t) { return table.of(0, pass.token(b, t)); });
   product.write();
 }
 
 template <class Real>
 void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
-  const int64_t numbers = pass.q.vocabulary * plan.layout[0].panels * LANES<Real>;
+  const int64_t numbers = pass.table_numbers();
   const int64_t first = slot * plan.tasks / plan.slots, stop = (slot + 1) * plan.tasks / plan.slots;
   const Panels<Real> table = rows_of_table(pass, pass.table);
   const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * numbers);
-  clear(gradients.at, numbers);
+  clear(pass.in_table + slot * numbers, numbers);
   if (by_lane_groups(pass.q, plan)) {
     return pass.q.in_parameters || pass.q.in_increments
                ? run_token_groups_back<ADDED>(pass, table, gradients, first, stop)
                : run_token_groups_back<LEFT>(pass, table, gradients, first, stop);
   }
   for (int64_t b = first; b < stop; ++b) {
-    const int64_t *index = pass.q.index + b * pass.q.length;
     for (int64_t c = 0; c < pass.q.columns; ++c) {
       const auto sequence = Sequence<Real>::whole(pass.q, plan.layout[0], scratch, b, c);
       sequence.template run_back<ADDED>(
           0, pass.q.length, table.panel, gradients.panel,
-          [&](int64_t t) { return table.of(0, index[t]); },
-          [&](int64_t t) { return gradients.of(0, index[t]); });
+          [&](int64_t t) { return table.of(0, pass.token(b, t)); },
+          [&](int64_t t) { return gradients.of(0, pass.token(b, t)); });
     }
   }
 }
@@ -248,7 +251,7 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
       for (int64_t l = 0; l < N; ++l) {
         Real total = from[l];
         for (int64_t slot = 1; slot < pass.plan.slots; ++slot) {
-          total += from[slot * q.vocabulary * layout.panels * N + l];
+          total += from[slot * pass.table_numbers() + l];
         }
         to[l] = total;
       }
@@ -354,7 +357,7 @@ template <class Real>
 int64_t numbers_kept(const slicekit_panels &q) {
   Plan plan;
   make_plan<Real>(q, plan);
-  const int64_t rows = q.vocabulary ? q.vocabulary : q.batch * q.length;
+  const int64_t rows = q.vocabulary ? 1 + q.vocabulary : q.batch * q.length;
   return can_keep(q) ? rows * plan.panels * LANES<Real> : 0;
 }
 

@@ -49,8 +49,8 @@ struct Pass {
   Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES)
   Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
                               // its own where memory has them in half precision
-  Real *table;                // (vocabulary, panels, LANES)
-  Real *in_table;             // (slots, vocabulary, panels, LANES)
+  Real *table;                // (1 + vocabulary, panels, LANES): first the identity, token -1
+  Real *in_table;             // (slots, 1 + vocabulary, panels, LANES)
   Real *in_panels;            // the sum of these, panel by panel
   Workspace workspace;
 
@@ -81,12 +81,18 @@ struct Pass {
     if (s > 0 || (q.half && plan.splits > 1)) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
+  int64_t table_numbers() const { return (1 + q.vocabulary) * plan.layout[0].panels * LANES<Real>; }
+
   void take_table() {
-    const int64_t numbers = q.vocabulary * plan.layout[0].panels * LANES<Real>;
-    table = q.kept ? static_cast<Real *>(q.kept) : workspace.take<Real>(numbers);
+    table = q.kept ? static_cast<Real *>(q.kept) : workspace.take<Real>(table_numbers());
     if (!backward) return;
-    in_table = workspace.take<Real>(numbers * plan.slots);
-    in_panels = workspace.take<Real>(numbers);
+    in_table = workspace.take<Real>(table_numbers() * plan.slots);
+    in_panels = workspace.take<Real>(q.vocabulary * plan.layout[0].panels * LANES<Real>);
+  }
+
+  // The row of the table that step t of sequence b takes.
+  int64_t token(int64_t b, int64_t t) const {
+    return q.still && t == 0 ? -1 : q.index[b * q.length + t];
   }
 
   // Each thread takes its own after what they share.

@@ -51,7 +51,7 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->rescale && q->inputs && !q->product) return SLICEKIT_BAD_OPTION;
   const bool plain = q->real == 4 && !q->vocabulary && !q->inputs && !q->rescale && !q->product;
   if (q->half < 0 || q->half > (plain ? 1 : 0) || (q->last && !q->half)) return SLICEKIT_BAD_OPTION;
-  if (q->still < 0 || q->still > (q->vocabulary ? 0 : 1)) return SLICEKIT_BAD_OPTION;
+  if (q->still < 0 || q->still > 1) return SLICEKIT_BAD_OPTION;
   if (!std::isfinite(q->pace) || (q->pace && q->channels < 2)) return SLICEKIT_BAD_OPTION;
   int64_t dim = 0;
   double features = 0;
@@ -77,7 +77,7 @@ bool has_all(const slicekit_panels *q, const void *const *parameters) {
 
 int64_t check_index(const slicekit_panels *q) {
   for (int64_t i = 0; i < q->batch * q->length; ++i) {
-    if (q->index[i] < 0 || q->index[i] >= q->vocabulary) return SLICEKIT_BAD_INDEX;
+    if (q->index[i] < -1 || q->index[i] >= q->vocabulary) return SLICEKIT_BAD_INDEX;
   }
   return SLICEKIT_OK;
 }

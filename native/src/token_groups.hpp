@@ -30,6 +30,7 @@ inline bool by_lane_groups(const slicekit_panels &q, const Plan &plan) {
 // One lane group of one part, and the arrays of the sequences in it.
 template <class Real>
 struct TokenGroup {
+  const Pass<Real> &pass;
   const slicekit_panels &q;
   const Part &part;
   Panels<Real> table, gradients;  // from the first panel of the lane group on
@@ -45,7 +46,7 @@ struct TokenGroup {
   const Real *in_states(int64_t b, int64_t t) const {
     return static_cast<const Real *>(q.in_states) + (b * q.length + t) * q.dim + at;
   }
-  int64_t token(int64_t b, int64_t t) const { return q.index[b * q.length + t]; }
+  int64_t token(int64_t b, int64_t t) const { return pass.token(b, t); }
 
   int64_t blocks() const { return LANES<Real> / part.width; }
 
@@ -116,7 +117,7 @@ inline void each_token_group(const Pass<Real> &pass, const Panels<Real> &table,
     const Part &part = layout.part[p];
     for (int64_t g = 0; g < part.padded / LANES<Real>; ++g) {
       const int64_t panel = part.panels_at + g * part.size;
-      TokenGroup<Real> group = {pass.q, part, table, gradients, part.padded_at + g * LANES<Real>};
+      TokenGroup<Real> group = {pass, pass.q, part, table, gradients, part.padded_at + g * LANES<Real>};
       group.table.at = table.of(panel, 0);
       if (gradients.at) group.gradients.at = gradients.of(panel, 0);
       f(group);

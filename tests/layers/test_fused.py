@@ -122,6 +122,67 @@ def test_solve_takes_half_precision(ways: tuple[list[float], list[float]]) -> No
     assert torch.equal(h, exact.bfloat16()) and torch.equal(last, end)
 
 
+@pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_tokens_on_the_short_way_are_their_elements_on_the_long_one(
+    structure: Structure, initial: Any, lengths: list[int] | None, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, initial=initial).double()
+    table = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([[0, 2, 2, 1, 0, 1], [2, 2, 0, 1, 1, 0], [1, 0, 2, 0, 1, 2]])
+
+    def short(table: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer(sk.Tabulated(table, index), lengths=lengths, return_state=True)
+        return h, state["hidden"]
+
+    def long(table: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer.trajectory(table[index], lengths=lengths)
+        assert isinstance(h, Tensor)
+        return h, state["hidden"]
+
+    found = gradients(short, table, layer)
+    assert len(calls) == 1
+    torch.testing.assert_close(found, gradients(long, table, layer), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+def test_tokens_that_drive_nothing_and_states_go_the_short_way(
+    initial: Any, calls: list[float]
+) -> None:
+    layer = SLiCE(5, sk.WalshHadamard(8), initial=initial).double()
+    table = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([[-1, 2, -1, 1, 0, -1], [2, -1, 0, 1, 1, 0], [1, 0, 2, 0, 1, -1]])
+
+    def in_parts(table: Tensor) -> tuple[Tensor, ...]:
+        h, state = layer(sk.Tabulated(table, index[:, :4]), return_state=True)
+        return (torch.cat([h, layer(sk.Tabulated(table, index[:, 4:]), state)], 1),)
+
+    def long(table: Tensor) -> tuple[Tensor, ...]:
+        h, _ = layer.trajectory(sk.Tabulated(table, index), scan=sk.Recurrent())
+        assert isinstance(h, Tensor)
+        return (h,)
+
+    found = gradients(in_parts, table, layer)
+    assert len(calls) == 2
+    torch.testing.assert_close(found, gradients(long, table, layer), rtol=1e-10, atol=1e-10)
+
+
+def test_a_table_with_more_rows_than_sequences_starts_on_the_long_way(calls: list[float]) -> None:
+    layer, index = SLiCE(5, sk.BlockDiagonal(8, 4)), torch.randint(9, (2, 6))
+    table = torch.randn(9, 5)
+    torch.testing.assert_close(layer(sk.Tabulated(table, index)), layer(table[index]))
+    assert len(calls) == 1
+
+
+def test_lengths_of_tokens_are_checked_on_the_short_way() -> None:
+    layer, index = SLiCE(5, sk.BlockDiagonal(8, 4)), torch.randint(2, (3, 6))
+    tokens = sk.Tabulated(torch.randn(2, 5), index)
+    for lengths in ([1, 2], [1, 2, 7], [0, 2, 3]):
+        with pytest.raises(ValueError, match="lengths"):
+            layer(tokens, lengths=lengths)
+
+
 def test_it_goes_on_from_a_state_with_gradients_through_it(calls: list[float]) -> None:
     layer = SLiCE(5, sk.BlockDiagonal(8, 4)).double()
     x = torch.randn(2, 9, 5, dtype=torch.float64, requires_grad=True)

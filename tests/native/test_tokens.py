@@ -81,3 +81,21 @@ def test_threads_change_nothing_but_rounding(structure: Structure) -> None:
     with threads(2):
         shared = _run(structure, torch.float64, sk.Native(), True, 5)
     torch.testing.assert_close(shared, alone, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("structure", [FILLED[2], FILLED[7], FILLED[10], FILLED[-4]], ids=str)
+@pytest.mark.usefixtures("every_isa", "poisoned_memory")
+def test_a_first_token_that_drives_nothing_leaves_the_state_as_it_is(structure: Structure) -> None:
+    source = torch.Generator().manual_seed(0)
+    layer = sk.SLiCE(7, structure, initial=sk.FirstInput(), generator=source).double()
+    table = torch.randn(4, 7, dtype=torch.float64, generator=source, requires_grad=True)
+    index = torch.randint(-1, 4, (6, 5), generator=source)
+    weights = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    answers = []
+    for h in (
+        layer(sk.Tabulated(table, index)),
+        layer.trajectory(sk.Tabulated(table, index), scan=sk.Recurrent())[0],
+    ):
+        leaves = [table, *layer.parameters()]
+        answers.append([h, *torch.autograd.grad((h * weights).sum(), leaves)])  # type: ignore
+    torch.testing.assert_close(*answers, rtol=1e-9, atol=1e-9)

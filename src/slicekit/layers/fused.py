@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
+from slicekit.checks import Lengths, check_lengths
 from slicekit.flows import resolve
 from slicekit.layers.drives import TimeAndInput
 from slicekit.layers.initial_states import FirstInput, Learned
 from slicekit.layers.plainness import TOLD, changed, stored
+from slicekit.layers.slice_checks import check_started
 from slicekit.layers.state import State
+from slicekit.native.panels import HALF
 from slicekit.operators import PLAIN, unseen
+from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
@@ -43,13 +48,19 @@ _known: WeakKeyDictionary["SLiCE", _Known] = WeakKeyDictionary()
 
 
 def quick_pass(
-    layer: "SLiCE", x: Any, state: State | None, ends: bool
+    layer: "SLiCE", x: Any, state: State | None, lengths: Lengths | None, ends: bool
 ) -> tuple[Tensor, ...] | None:
     """All states (batch, length, dim), and the last one if asked for.
 
     None where this way is not open, or an argument does not fit and has to be refused elsewhere.
+    Only tokens may have lengths.
     """
-    if type(x) not in PLAIN or not unseen():
+    path = [x]
+    if type(x) is Tabulated:
+        path = [x.table, x.index]
+    elif lengths is not None:
+        return None
+    if type(path[0]) not in PLAIN or not unseen():
         return None
     parameters, start = stored(layer, "A"), stored(layer, "start")
     if parameters is None or start is None:
@@ -58,12 +69,16 @@ def quick_pass(
         if not isinstance(state, State) or state.tensors.keys() != {"hidden"}:
             return None
         start = [state.tensors["hidden"]]
-    known = _look_up(layer, [x, *start, *parameters], state is None)
+    known = _look_up(layer, [path[0], *start, *parameters, *path[1:]], state is None)
     if known is None or known.plan is None:
         return None
     if state is None and type(layer.initial) is Learned:
         start = [start[0].expand(x.shape[0], -1)]  # type: ignore[union-attr]
-    operands: list[Any] = [x, *start, *(parameters[i] for i in known.order)]
+    operands: list[Any] = [path[0], *start, *(parameters[i] for i in known.order), *path[1:]]
+    if lengths is not None:
+        lengths = check_lengths(lengths, *x.shape[:2], device=x.device)
+        check_started(layer, state, lengths)
+        operands[-1] = x.masked(lengths).index
     return run_at_once(known.plan, ends, operands)
 
 
@@ -90,7 +105,10 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None
 
 def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, tuple] | tuple[()]:
     """Plan and order; nothing where the layer or its input is not plain."""
-    x, drive, initial, structure = operands[0], layer.drive, layer.initial, layer.structure
+    drive, initial, structure = layer.drive, layer.initial, layer.structure
+    x, tokens = operands[0], operands[0].ndim == 2 and operands[-1].dtype == torch.int64
+    where = operands[-1] if tokens else x
+    operands = operands[:-1] if tokens else operands
     scan = native_scan(layer.scan)
     if scan is None or layer.B is not None or layer.projective or layer.windowed:
         return ()
@@ -98,12 +116,14 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
         return ()
     if type(initial) not in (FirstInput, Learned):
         return ()
-    if not alike(x, operands[1:]):
+    if not alike(x, operands[1:]) or (tokens and x.dtype is HALF):
         return ()
-    if x.ndim != 3 or x.shape[2] != layer.channels or 0 in x.shape:
+    if x.ndim != 3 - tokens or x.shape[-1] != layer.channels or 0 in (*x.shape, *where.shape):
         return ()
     affine = begins and type(initial) is FirstInput
-    hidden = (structure.dim,) if begins else (x.shape[0], structure.dim)
+    if affine and tokens and x.shape[0] > where.shape[0]:  # h_0 would be made for all of them
+        return ()
+    hidden = (structure.dim,) if begins else (where.shape[0], structure.dim)
     starts = [(structure.dim, layer.channels), (structure.dim,)] if affine else [hidden]
     names = layer.A._names
     shapes = expected_shapes(structure, layer.channels + 1)

@@ -145,7 +145,7 @@ class SLiCE(nn.Module):
             return_state, (h, state). Under `LogODE` the length is that of `output_lengths`, and an
             element for a window that is not over is provisional.
         """
-        quick = quick_pass(self, x, state, return_state) if lengths is None else None
+        quick = quick_pass(self, x, state, lengths, return_state)
         if quick is not None:
             h, *last = quick
             if not in_range(h.detach().select(1, -1)):

@@ -109,7 +109,7 @@ class Panels:
             with a pace, values with one channel less. Increments may be bfloat16 where neither an
             index nor inputs nor rescale go with them: then so are the states and the gradients of
             both, and everything else is float32.
-        index: (batch, length) rows of the table, or None.
+        index: (batch, length) rows of the table, or None; -1 drives nothing.
         state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
         rescale: steps between two divisions of the state; 0 for none.
@@ -347,7 +347,8 @@ class Plan:
         """See `Panels.worth_keeping`."""
         numbers = self.kept()
         size = numbers * self.sizes.real
-        return numbers if size <= limit and self.sizes.channels >= FEWEST[size > CACHED] else 0
+        fewest = 0 if self.sizes.vocabulary else FEWEST[size > CACHED]
+        return numbers if size <= limit and self.sizes.channels >= fewest else 0
 
     def problem(self, parameters: Sequence[Tensor]) -> _Problem:
         """A problem of these sizes; all arrays but the parameters are to be set."""

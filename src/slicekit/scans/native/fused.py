@@ -6,6 +6,7 @@ x may be bfloat16, and so are all states then: the kernel reads and writes them 
 way back, and computes in float32. The last state, and all that is not as long as x, is float32.
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
+Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
 one panel kernel takes; `made` takes all others. Both hand the same problem, `Panels`, to the same
 kernel. They are two because of what stands before it: a description that can be traced, checks of
@@ -13,6 +14,7 @@ the state, a source and a list of scans to choose from take half as long again a
 solve does on this way, and a layer's initial state and drive are part of the operator here alone.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +27,7 @@ from slicekit.native import available
 from slicekit.native.kernel import plain
 from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
+from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
 from slicekit.scans.native.policy import Native
@@ -71,19 +74,23 @@ def solve_at_once(
         flow: the one to use.
         state: what was given as the initial one.
     """
-    native = native_scan(scan)
-    if native is None or type(increments) not in PLAIN or not increments.is_cpu or not unseen():
+    native, path, index = native_scan(scan), increments, []
+    if type(increments) is Tabulated:
+        path, index = increments.table, [increments.index]
+    if native is None or any(type(x) not in PLAIN or not x.is_cpu for x in (path, *index)):
+        return None
+    if not unseen() or (index and (path.dtype is HALF or 0 in path.shape)):
         return None
     shape = increments.shape
     if len(shape) != 3 or 0 in shape or type(parameters) is not dict:
         return None
     given = (state, *parameters.values())
-    if any(type(x) not in PLAIN or not x.is_cpu for x in given) or not alike(increments, given):
+    if any(type(x) not in PLAIN or not x.is_cpu for x in given) or not alike(path, given):
         return None
     run = _fitting_run(structure, flow, parameters, shape[2])
     if run is None or state.shape != (shape[0], run.dim):
         return None
-    operands = [increments, state, *(parameters[name] for name in run.names)]
+    operands = [path, state, *(parameters[name] for name in run.names), *index]
     states, last = run_at_once((structure, run, False, False, 0.0, native.limit), True, operands)
     return states, last
 
@@ -112,7 +119,8 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
         plan: the settings of `FUSED` but the last two.
         ends: whether to give the last state.
         operands: x (batch, length, channels), W and b or h_0 (batch, dim), and the parameters in
-            the order of the run; `alike`.
+            the order of the run; `alike`. Of tokens x is (vocabulary, channels), and the last
+            operand is the index (batch, length).
     """
     if operands[0].dtype is HALF:
         operands = [operands[0], *(x.float() for x in operands[1:])]
@@ -124,9 +132,10 @@ class _Pass:
     """One call, forwards or backwards.
 
     Attributes:
-        x: (batch, length, channels).
+        x: (batch, length, channels), or the table (vocabulary, channels).
+        index: of tokens, (batch, length).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
-        parameters: as the kernel takes them.
+        given: the parameters, as the structure has them.
     """
 
     def __init__(
@@ -146,45 +155,70 @@ class _Pass:
         self.limit, self.ends, self.keep = limit, ends, keep
         self.first = 3 if affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
-        parameters = [plain(x) for x in operands[self.first :]]
-        self.parameters = run.bind(parameters) if run.bounded else parameters
+        end = self.first + len(run.names)
+        self.given = [plain(x) for x in operands[self.first : end]]
+        self.index = plain(operands[end]) if len(operands) > end else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Batch and length."""
+        batch, length = (self.x if self.index is None else self.index).shape[:2]
+        return batch, length
+
+    @property
+    def keeps_bound(self) -> bool:
+        """Whether bounded parameters are kept: of tokens they may cost as much as all steps."""
+        return self.keep and self.index is not None and bool(self.run.bounded)
 
     def initial(self) -> Tensor:
         """h_0, (batch, dim)."""
         if not self.affine:
             return self.start[0]
-        return torch.nn.functional.linear(self.first_element(), *self.start)
+        if self.index is None:
+            return torch.nn.functional.linear(self.first_element(), *self.start)
+        rows = torch.nn.functional.linear(self.x, *self.start)
+        rows = torch.cat([rows, self.start[1].unsqueeze(0)])  # of token -1, whose x is zero
+        return rows.index_select(0, self.first_tokens())
 
     def first_element(self) -> Tensor:
         """x_0 in full precision, (batch, channels)."""
         return self.x.select(1, 0).to(self.start[0].dtype)
 
-    def panels(self, state: Tensor) -> Panels:
-        """The problem of the kernel, from the state at the beginning."""
-        given = (tuple(self.parameters), self.x, None, state, None, 0)
+    def first_tokens(self) -> Tensor:
+        """The first token of each sequence, (batch,), where the last row stands for -1."""
+        assert self.index is not None
+        return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
+
+    def panels(self, bound: Sequence[Tensor], state: Tensor) -> Panels:
+        """The problem of the kernel, from parameters as it takes them and the first state."""
+        given = (tuple(bound), self.x, self.index, state, None, 0)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
 
 
 def _forward(*args: Any) -> list[Tensor]:
-    """All states, the last if asked for; that at the beginning if made, transitions if kept."""
+    """All states, the last if asked for; that at the beginning if made, and what is kept."""
     this = _Pass(*args)
     state = this.initial()
-    panels = this.panels(state)
+    bound = this.run.bind(this.given)
+    panels = this.panels(bound, state)
     numbers = panels.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
     states, _ = panels.forward(kept[0] if kept else None, last=last)
     if this.ends and last is None:
         last = states.select(1, -1).clone()
-    return [states, *([] if last is None else [last]), *([state] if this.affine else []), *kept]
+    first = [state] if this.affine else []
+    made = this.run.made(bound) if this.keeps_bound else []
+    return [states, *([] if last is None else [last]), *first, *kept, *made]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
-    state = this.start[0].new_empty(this.x.shape[0], this.run.dim)
-    kept = this.panels(state).worth_keeping(this.limit) if this.keep else 0
-    states = this.x.new_empty(*this.x.shape[:2], this.run.dim)
+    state = this.start[0].new_empty(this.shape[0], this.run.dim)
+    kept = this.panels(this.given, state).worth_keeping(this.limit) if this.keep else 0
+    states = this.x.new_empty(*this.shape, this.run.dim)
     shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
+    shapes += [x.shape for x in this.run.made(this.given)] if this.keeps_bound else []
     return [states, *(state.new_empty(shape) for shape in shapes)]
 
 
@@ -192,9 +226,14 @@ def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
     rest = [plain(x) for x in rest[this.ends :]]
+    if this.keeps_bound:
+        cut = len(rest) - len(this.run.bounded)
+        bound, rest = this.run.replaced(this.given, rest[cut:]), rest[:cut]
+    else:
+        bound = this.run.bind(this.given)
     state, *kept = rest if this.affine else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
-    in_parameters, in_x, in_state, _ = this.panels(state).backward(
+    in_parameters, in_x, in_state, _ = this.panels(bound, state).backward(
         plain(states),
         None,
         kept[0] if kept else None,
@@ -203,21 +242,29 @@ def _backward(*args: Any) -> list[Tensor | None]:
         needed[0],
         any(needed[this.first :]),
     )
-    if this.run.bounded:
-        in_parameters = this.run.pull(this.parameters, in_parameters)
+    in_parameters = this.run.pull(bound, in_parameters)
+    tail = [] if this.index is None else [None]
     if not this.affine:
-        return [in_x, in_state, *in_parameters]
-    weight = this.start[0]
+        return [in_x, in_state, *in_parameters, *tail]
+    in_bias = in_state.sum(0) if needed[2] else None
+    first, in_first = this.x, in_x
+    if this.index is None:
+        first = this.first_element()
+        in_first = in_x.select(1, 0) if needed[0] else in_x
+    else:
+        in_rows = in_state.new_zeros(this.x.shape[0] + 1, this.run.dim)
+        in_state = in_rows.index_add_(0, this.first_tokens(), in_state)[:-1]
     if needed[0]:
-        in_x.select(1, 0).add_(torch.mm(in_state, weight))
-    in_weight = torch.mm(in_state.t(), this.first_element()) if needed[1] else None
-    return [in_x, in_weight, in_state.sum(0) if needed[2] else None, *in_parameters]
+        in_first.add_(torch.mm(in_state, this.start[0]))
+    in_weight = torch.mm(in_state.t(), first) if needed[1] else None
+    return [in_x, in_weight, in_bias, *in_parameters, *tail]
 
 
 def _flops(structure: str, *rest: Any) -> int:
     """Making the transitions and applying them."""
-    batch, length, channels = rest[-1][0]
-    return 2 * batch * length * recall(structure).step_cost(channels + bool(rest[-5]))
+    path, *others = rest[-1]
+    steps = math.prod(path[:2] if len(path) == 3 else others[-1])
+    return 2 * steps * recall(structure).step_cost(path[-1] + bool(rest[-5]))
 
 
 def _outputs(*plan: Any) -> int:

@@ -64,6 +64,17 @@ class Run:
         pairs = zip(self.names, parameters, strict=True)
         return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
 
+    def made(self, bound: Sequence[Tensor]) -> list[Tensor]:
+        """Those that `bind` has made."""
+        pairs = zip(self.names, bound, strict=True)
+        return [x for name, x in pairs if name in self.bounded]
+
+    def replaced(self, parameters: Sequence[Tensor], made: Sequence[Tensor]) -> list[Tensor]:
+        """What `bind` makes of the parameters, from those that it has made."""
+        kept = iter(made)
+        pairs = zip(self.names, parameters, strict=True)
+        return [next(kept) if name in self.bounded else x for name, x in pairs]
+
     def pack(self, bound: Sequence[Tensor], kept: Tensor) -> None:
         """Write down what `bind` has made."""
         pairs = zip(self.names, bound, strict=True)
