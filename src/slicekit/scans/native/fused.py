@@ -189,6 +189,10 @@ class _Pass:
         assert self.index is not None
         return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
 
+    def bound(self) -> list[Tensor]:
+        """The parameters as the kernel takes them."""
+        return self.run.bind(self.given) if self.run.bounded else self.given
+
     def panels(self, bound: Sequence[Tensor], state: Tensor) -> Panels:
         """The problem of the kernel, from parameters as it takes them and the first state."""
         given = (tuple(bound), self.x, self.index, state, None, 0)
@@ -199,7 +203,7 @@ def _forward(*args: Any) -> list[Tensor]:
     """All states, the last if asked for; that at the beginning if made, and what is kept."""
     this = _Pass(*args)
     state = this.initial()
-    bound = this.run.bind(this.given)
+    bound = this.bound()
     panels = this.panels(bound, state)
     numbers = panels.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
@@ -230,7 +234,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         cut = len(rest) - len(this.run.bounded)
         bound, rest = this.run.replaced(this.given, rest[cut:]), rest[:cut]
     else:
-        bound = this.run.bind(this.given)
+        bound = this.bound()
     state, *kept = rest if this.affine else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
     in_parameters, in_x, in_state, _ = this.panels(bound, state).backward(
@@ -242,7 +246,8 @@ def _backward(*args: Any) -> list[Tensor | None]:
         needed[0],
         any(needed[this.first :]),
     )
-    in_parameters = this.run.pull(bound, in_parameters)
+    if this.run.bounded:
+        in_parameters = this.run.pull(bound, in_parameters)
     tail = [] if this.index is None else [None]
     if not this.affine:
         return [in_x, in_state, *in_parameters, *tail]
