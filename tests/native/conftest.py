@@ -8,8 +8,7 @@ import torch
 
 from slicekit.native import library, threads
 
-LIBRARY = library()
-ISAS = LIBRARY.isas() if LIBRARY else ()
+ISAS = loaded.isas() if (loaded := library()) else ()
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +32,9 @@ def poisoned_memory() -> Iterator[None]:
 @pytest.fixture(params=ISAS)
 def every_isa(request: pytest.FixtureRequest) -> Iterator[None]:
     """The kernels of each instruction set that this processor runs, one after the other."""
-    assert LIBRARY is not None
-    before = LIBRARY.isa
-    LIBRARY.use(request.param)
+    loaded = library()  # asked for here: tests of loading leave another one behind
+    assert loaded is not None
+    before = loaded.isa
+    loaded.use(request.param)
     yield
-    LIBRARY.use(before)
+    loaded.use(before)

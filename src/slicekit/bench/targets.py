@@ -297,6 +297,9 @@ def growth_lines(effort: Effort, worker: Worker) -> Iterator[Line]:
         if costs.keys() != set(LENGTHS):
             yield Line(target, note="not at every length" if native.available() else NO_KERNELS)
             continue
+        if not all(costs.values()):
+            yield Line(target, note="too little to measure")
+            continue
         base = costs[BASE] / BASE
         steps = ", ".join(f"{n // 1024}k {x / n / base:.2f}" for n, x in costs.items())
         yield Line(target, bend(costs), note=f"a step, relative to 4k: {steps}")
