@@ -397,6 +397,7 @@ def unseen() -> bool:
 
 
 PLAIN = (Tensor, Parameter)
+"""Types of tensors that nobody has made their own."""
 
 
 def _undisturbed(tensors: Operands) -> bool:
@@ -404,9 +405,7 @@ def _undisturbed(tensors: Operands) -> bool:
     if torch._C._len_torch_dispatch_stack() or _is_any_autocast_enabled() or _get_tracing_state():
         return False
     for x in tensors:
-        if x is None:
-            continue
-        if type(x) not in PLAIN or x.is_meta:
+        if x is not None and (type(x) not in PLAIN or x.is_meta):
             return False
     return True
 
