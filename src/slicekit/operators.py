@@ -404,10 +404,7 @@ def _undisturbed(tensors: Operands) -> bool:
     """Whether a function may be called as it stands: plain tensors with data, and no onlookers."""
     if torch._C._len_torch_dispatch_stack() or _is_any_autocast_enabled() or _get_tracing_state():
         return False
-    for x in tensors:
-        if x is not None and (type(x) not in PLAIN or x.is_meta):
-            return False
-    return True
+    return all(x is None or (type(x) in PLAIN and not x.is_meta) for x in tensors)
 
 
 def _filled(cotangents: Operands, blank: list[tuple], others: Operands) -> list[Tensor]:
