@@ -85,24 +85,23 @@ class Operator:
         self.taped = type(f"slicekit_{self.name}", (_Taped,), {})  # as profilers show it
         _made[self.name] = self
 
-    def __call__(self, settings: tuple, operands: Operands, held: object = None) -> Any:
+    def __call__(self, settings: tuple, operands: Operands) -> Any:
         """The results, on the tape if an operand is.
 
         Args:
-            settings: as the schema has them.
+            settings: as the schema has them, or objects that live until the backward pass is over.
             operands: tensors or None.
-            held: what the backward pass needs alive.
         """
         taped = torch.is_grad_enabled() and _on_tape(operands)
         if torch.compiler.is_compiling():
             if taped:
-                return _Transformed.apply(self.name, settings, None, *operands)
-            return self.op(*settings, list(operands))
+                return _Transformed.apply(self.name, _keys(settings), None, *operands)
+            return self.op(*_keys(settings), list(operands))
         try:
             if peek_interpreter_stack() is not None:
-                return _Transformed.apply(self.name, _keys(settings), held, *operands)
+                return _Transformed.apply(self.name, _keys(settings), settings, *operands)
             if taped or forward_ad._current_level >= 0:
-                return self.taped.apply(self.name, settings, held, *operands)
+                return self.taped.apply(self.name, settings, None, *operands)
         except NotImplementedError as error:
             if "jvp" not in str(error):
                 raise

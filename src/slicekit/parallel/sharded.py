@@ -111,7 +111,7 @@ class _Problem:
         queries = () if readout is None else (readout,)
         self.ranks, self.engine, self.size = ranks, engine, size
         self.leaves = leaves_of(source)
-        self.spec, self.held = source.spec(), source.descriptions
+        self.recipe = source.recipe
         self.counts = (len(source.tensors), 1, len(log_norm), len(inputs), len(queries))
         self.rescale = WINDOW if recurrence.projective else 0
         self.outer = isinstance(recurrence.inputs, Outer)
@@ -146,7 +146,7 @@ class _Problem:
         """Operands under their names."""
         source, state, log_norm, inputs, readout = _deal(operands, self.counts)
         return _Dealt(
-            rebuild(self.spec, list(source)),
+            rebuild(*self.recipe, source),
             state[0],
             log_norm[0] if log_norm else None,
             inputs,

@@ -18,7 +18,7 @@ from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.native.made import MadePasses
 from slicekit.scans.scales import WINDOW, directions, pull_directions
-from slicekit.scans.sources import FIELD, LEAVES, NEXT, FromTransitions, Source, keep_named, rebuild
+from slicekit.scans.sources import LEAVES, FromTransitions, Source, keep_named, rebuild
 
 
 def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
@@ -37,10 +37,8 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     # How much is kept depends on the length, which a compiled graph should leave open.
     keep = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     keep = keep and any(x.requires_grad for x in operands)
-    plan = (engine, source.spec(), len(source.tensors), len(inputs), size, rescale, keep)
-    # The backward pass asks for what the spec names; a graph keeps it by itself.
-    held = () if torch.compiler.is_compiling() else source.descriptions
-    outputs, last, log_norm = SCAN(plan, operands, held)[:3]
+    plan = (engine, *source.recipe, len(source.tensors), len(inputs), size, rescale, keep)
+    outputs, last, log_norm = SCAN(plan, operands)[:3]
     if recurrence.projective:
         return Solution.from_directions(recurrence, outputs, last, log_norm)
     return Solution(outputs, last)
@@ -60,7 +58,9 @@ PASSES: dict[str, Callable[..., Passes]] = {
 
 def _passes(
     engine: str,
-    spec: str,
+    structure: Any,
+    flow: Any,
+    names: list[str],
     tensors: int,
     inputs: int,
     size: int,
@@ -68,7 +68,7 @@ def _passes(
     keep: bool,
     operands: list[Tensor],
 ) -> Passes:
-    source = rebuild(spec, operands[:tensors])
+    source = rebuild(structure, flow, names, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None
     return PASSES[engine](source, state, tuple(rest[:inputs]), readout, size, rescale)
@@ -86,8 +86,8 @@ def _forward(*args: Any) -> list[Tensor]:
 
 
 def _shapes(*args: Any) -> list[Tensor]:
-    _, spec, *_, rescale, keep, _ = args
-    keep_named(spec)
+    _, structure, flow, *_, rescale, keep, _ = args
+    keep_named(structure, flow)
     passes = _passes(*args)
     state = passes.state
     kept = passes.blank_kept() if keep and passes.keeps() else []
@@ -131,14 +131,13 @@ def _flops(*plan: Any) -> int:
 
     A multiplication and its addition are two; what is made again is not counted again.
     """
-    spec, tensors, operands = plan[1], plan[2], plan[-1]
+    _, key, _, names, tensors, *_, operands = plan
     batch, columns = operands[tensors][0], operands[tensors][2]
-    kind, *fields = spec.split(FIELD)
-    if kind == "FromTransitions":
-        count = sum(len(LEAVES[name].stepwise) for name in fields[0].split(NEXT))
+    if key is None:
+        count = sum(len(LEAVES[name].stepwise) for name in names)
         return 2 * columns * sum(math.prod(shape) for shape in operands[:count])
-    path, length = operands[len(fields[2].split(NEXT))], operands[tensors - 1][1]
-    structure, rows, channels = recall(fields[0]), math.prod(path[:-1]), path[-1]
+    path, length = operands[len(names)], operands[tensors - 1][1]
+    structure, rows, channels = recall(key), math.prod(path[:-1]), path[-1]
     applying = structure.step_cost(0)
     making = structure.step_cost(channels) - applying
     return 2 * (rows * making + batch * length * columns * applying)
@@ -146,7 +145,8 @@ def _flops(*plan: Any) -> int:
 
 SCAN = Operator(
     "scan",
-    "str engine, str spec, int tensors, int inputs, int size, int rescale, bool keep",
+    "str engine, str? structure, str? flow, str[] names, int tensors, int inputs, int size, "
+    "int rescale, bool keep",
     _forward,
     _shapes,
     _backward,

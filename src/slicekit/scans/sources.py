@@ -5,7 +5,7 @@ pull gradients of a window's transitions back to what they were made of.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicekit.dispatch import vjp
 from slicekit.flows import Flow, flow_named
-from slicekit.handles import Handled, keep, recall
+from slicekit.handles import keep, recall
 from slicekit.paths import Tabulated
 from slicekit.structures import (
     BlockTransition,
@@ -30,8 +30,9 @@ from slicekit.structures import (
 
 Pullback = Callable[[tuple[Tensor, ...]], None]
 
-FIELD, NEXT = "\x1e", "\x1f"
-"""Between the fields of a spec, and between the members of a list: in no name of a parameter."""
+Recipe = tuple[Structure | None, Flow | None, list[str]]
+"""What makes a source again, with its tensors: structure, flow and the names of its parameters; of
+given transitions, the kinds of their parts."""
 
 
 class Source(ABC):
@@ -92,17 +93,10 @@ class Source(ABC):
     def step_bytes(self) -> int:
         """Size of the transitions of one step of the whole batch."""
 
-    @abstractmethod
-    def spec(self) -> str:
-        """A string from which, with `tensors`, `rebuild` makes this source again.
-
-        It names handles of the `descriptions`, which must live until then.
-        """
-
     @property
-    def descriptions(self) -> tuple[Handled, ...]:
-        """What the transitions are made by."""
-        return ()
+    @abstractmethod
+    def recipe(self) -> Recipe:
+        """From which, with `tensors`, `rebuild` makes this source again."""
 
 
 def _bytes(matrices: Matrices) -> int:
@@ -162,15 +156,10 @@ class Made(Source):
         made = self.make(self.path[..., :1, :].detach())
         return all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made))
 
-    def spec(self) -> str:
-        """Handles, and the names of the parameters."""
-        names = NEXT.join(self.parameters)
-        return FIELD.join((type(self).__name__, self.structure.key, self.flow.key, names))
-
     @property
-    def descriptions(self) -> tuple[Handled, ...]:
-        """Structure and flow."""
-        return self.structure, self.flow
+    def recipe(self) -> Recipe:
+        """Structure, flow and names."""
+        return self.structure, self.flow, list(self.parameters)
 
     def _pull(
         self, increments: Tensor
@@ -411,31 +400,34 @@ class FromTransitions(Source):
         """Whether every part is of a kind that `rebuild` knows."""
         return all(type(leaf) in LEAVES.values() for leaf in leaves(self.transition))
 
-    def spec(self) -> str:
+    @property
+    def recipe(self) -> Recipe:
         """The kinds of the parts."""
-        kinds = NEXT.join(type(leaf).__name__ for leaf in leaves(self.transition))
-        return f"FromTransitions{FIELD}{kinds}"
+        return None, None, [type(leaf).__name__ for leaf in leaves(self.transition)]
 
 
-def keep_named(spec: str) -> None:
-    """Keep the descriptions of a spec for a graph that is traced with it, if one is."""
+def keep_named(*keys: str | None) -> None:
+    """Keep what has these keys for a graph that is traced with them, if one is."""
     if torch.compiler.is_compiling():
-        for name in spec.split(FIELD)[1:3]:
-            keep(name)
+        for key in filter(None, keys):
+            keep(key)
 
 
-def rebuild(spec: str, tensors: list[Tensor]) -> Source:
-    """The source that a spec and its tensors describe."""
-    kind, *rest = spec.split(FIELD)
-    if kind == "FromTransitions":
+def rebuild(
+    structure: Structure | str | None,
+    flow: Flow | str | None,
+    names: Sequence[str],
+    tensors: Sequence[Tensor],
+) -> Source:
+    """The source of a recipe, in which keys may stand for structure and flow, and its tensors."""
+    if structure is None or flow is None:
         parts, at = [], 0
-        for name in rest[0].split(NEXT):
-            cls = LEAVES[name]
+        for cls in (LEAVES[name] for name in names):
             parts.append(cls(*tensors[at : at + len(cls.stepwise)]))
             at += len(cls.stepwise)
         return FromTransitions(parts[0] if len(parts) == 1 else SumTransition(tuple(parts)))
-    structure, flow = recall(rest[0]), flow_named(rest[1])
-    names = rest[2].split(NEXT)
-    parameters = dict(zip(names, tensors, strict=False))
-    made = FromTable if kind == "FromTable" else FromIncrements
-    return made(structure, flow, parameters, *tensors[len(names) :])
+    made_by = recall(structure) if isinstance(structure, str) else structure
+    flow = flow_named(flow) if isinstance(flow, str) else flow
+    path = tensors[len(names) :]
+    made = FromIncrements if len(path) == 1 else FromTable
+    return made(made_by, flow, dict(zip(names, tensors, strict=False)), *path)

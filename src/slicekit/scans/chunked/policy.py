@@ -80,7 +80,7 @@ def unknown(source: Source) -> str:
         return "" if source.rebuildable else type(source.transition).__name__
     if source.differentiable:
         return ""
-    kind = type(source.descriptions[0]).__name__
+    kind = type(source.recipe[0]).__name__
     return f"{kind}, whose transitions override act, but inherit adjoint, pullback or sizes"
 
 
