@@ -166,7 +166,7 @@ def test_every_layer_counts_with_its_input_and_lengths() -> None:
     for isometry, growth, expected in ((0.5, 0.0, 10.0), (0.0, 3.0, 6.0), (0.5, 3.0, 16.0)):
         with CapturedLayers(model) as captured:
             model(torch.randint(3, (3, 9)), lengths=lengths)
-            assert captured.take(isometry, growth) == expected
+            assert captured.take(isometry, growth, 0.0) == expected
     assert len(calls) == 2 * len(layers)
     assert all(x.shape[:2] == (3, 9) and torch.equal(own, lengths) for x, own in calls)
 
@@ -175,7 +175,7 @@ def test_the_gradient_reaches_parameters_and_embedding() -> None:
     model = small()
     with CapturedLayers(model) as captured:
         model(torch.randint(3, (6, 9)))
-        captured.take(1.0, 1.0).backward()
+        captured.take(1.0, 1.0, 1.0).backward()
     (layer,) = (x for x in model.modules() if isinstance(x, SLiCE))
     for x in (*layer.A.parameters(), embedding_of(model)):
         assert x.grad is not None and x.grad.abs().sum() > 0
@@ -185,19 +185,25 @@ def test_rotations_have_neither_defect_nor_growth() -> None:
     model = small(Orthogonal(8, block=4))
     with CapturedLayers(model) as captured:
         model(torch.randint(3, (2, 9)))
-        assert captured.take(1.0, 1.0) < 1e-10
+        assert captured.take(1.0, 1.0, 0.0) < 1e-10
 
 
-def test_training_under_pressure_makes_both_small() -> None:
+def test_training_under_pressure_makes_all_small() -> None:
     found = {}
     for weight in (0.0, 30.0):
         settings = replace(
-            SETTINGS, steps=60, growth=weight, isometry=weight, pressure_first=1.0, rate=2e-2
+            SETTINGS,
+            steps=60,
+            growth=weight,
+            isometry=weight,
+            drift=weight,
+            pressure_first=1.0,
+            rate=2e-2,
         )
         model = train(small(Dense(8)), tasks.make("parity"), settings).model
         with CapturedLayers(model) as captured:
             model(torch.randint(3, (64, 9)))
-            found[weight] = captured.take(1.0, 1.0).item()
+            found[weight] = captured.take(1.0, 1.0, 1.0).item()
     assert found[30.0] < 0.5 * found[0.0]
 
 
@@ -221,5 +227,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path) -> None:
 
 
 def test_a_model_without_such_layers_is_refused() -> None:
-    with pytest.raises(ValueError, match="isometry or growth > 0, but Linear has no layer with"):
+    with pytest.raises(
+        ValueError, match="isometry, growth or drift > 0, but Linear has no layer with"
+    ):
         CapturedLayers(torch.nn.Linear(2, 2))

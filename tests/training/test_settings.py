@@ -33,6 +33,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"consistency": -1.0}, ValueError, "consistency"),
     ({"growth": -1.0}, ValueError, "growth"),
     ({"isometry": -1.0}, ValueError, "isometry"),
+    ({"drift": -1.0}, ValueError, "drift"),
     ({"pressure_first": 0.0}, ValueError, r"pressure_first=0.0; expected a number in \(0, 1\]"),
     ({"pressure_at": 0}, ValueError, "pressure_at"),
     ({"pressure_steps": 0}, ValueError, "pressure_steps"),

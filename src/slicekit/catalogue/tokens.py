@@ -6,9 +6,10 @@ a matrix and one layer on word problems, 512 and two layers on regular languages
 code and 100,000 steps. Their recipe `fast` is one for all but two: a learned h_0, steps of length
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
 grow, and a pressure on the steps to be isometries. Where a structure has none (sparse), and where
-states must be forgotten, it is on disturbances of the states not to grow; see
-`slicekit.training.pressure`. Matrices with bounded entries (Walsh-Hadamard) can't grow to what
-short steps would need: on word problems their steps have length 1, and their states are projective.
+states must be forgotten, it is on disturbances of the states not to grow, in the second case also
+on the states to keep their size; see `slicekit.training.pressure`. Matrices with bounded entries
+(Walsh-Hadamard) can't grow to what short steps would need: on word problems their steps have length
+1, and their states are projective.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -88,19 +89,21 @@ BOUNDED = {"steps": 8000, "rate": 1e-2, "warmup": 0.02, "isometry": 0.0}
 growing."""
 
 FAST_LANGUAGES = Settings(
-    steps=2500,
+    steps=5000,
     rate=2e-3,
     decay=0.0,
     consistency=3.0,
     growth=10.0,
+    drift=10.0,
     pressure_first=0.01,
-    pressure_steps=700,
+    pressure_steps=1500,
     grow_at=0.9,
     grow_factor=1.25,
     evaluate_every=100,
-    validation_batches=1,
+    stop_at=0.9995,
 )
-"""Ours for them on regular languages, whose states may be reset: nothing is to be an isometry."""
+"""Ours for them on regular languages, whose states may be reset: nothing is to be an isometry, but
+all is to stay as large as it is. They stop where the paper's do."""
 
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,

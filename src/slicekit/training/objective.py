@@ -25,7 +25,7 @@ class Objective:
     """What training makes small, with its gradient; a context while features are to be caught.
 
         mean loss + penalty · Σ|A|_F + consistency · accuracy⁴ · spread
-            + pressure · (isometry · defect + growth · grown)
+            + pressure · (isometry · defect + growth · grown + drift · drifted)
             + mean loss of the task's extra batch
 
     The spread counts in earnest only where most answers are right. Earlier it would be made small
@@ -38,7 +38,8 @@ class Objective:
     Args:
         model: called as model(inputs, lengths=lengths).
         loss: the task's.
-        settings: penalty, consistency and what is consistent, growth, isometry and autocast count.
+        settings: penalty, consistency and what is consistent, growth, isometry, drift and autocast
+            count.
         processes: which share out every batch. Gradients are those of the joint batch, by torch's
             engine where there are several; figures are those of this process, and add up.
 
@@ -76,7 +77,7 @@ class Objective:
         Args:
             joint: the batch of all processes, on the CPU.
             extra: the task's extra batch, of all processes, or None.
-            pressure: share of their weights that isometry and growth have.
+            pressure: share of their weights that isometry, growth and drift have.
 
         Returns:
             (4,): the objective, the mean loss, the share of right answers and the spread, each this
@@ -101,7 +102,7 @@ class _Terms(nn.Module):
         self._settings, self._processes = settings, processes
         self._device = device_of(model)
         self.captured = _captured(model, settings) if settings.consistency else None
-        carried = settings.growth or settings.isometry
+        carried = settings.growth or settings.isometry or settings.drift
         self.layers = CapturedLayers(model, processes) if carried else None
 
     def forward(self, joint: Batch, extra: Batch | None, pressure: float) -> tuple[Tensor, Tensor]:
@@ -112,9 +113,9 @@ class _Terms(nn.Module):
             norms = cast(Any, self.model).regularisation()
             total = total + self._settings.penalty / self._processes.count * norms
         if self.layers is not None:
-            weights = self._settings.isometry, self._settings.growth
-            share = self._processes.share(joint)
-            total = total + pressure * share * self.layers.take(*weights)
+            settings, share = self._settings, self._processes.share(joint)
+            weighed = self.layers.take(settings.isometry, settings.growth, settings.drift)
+            total = total + pressure * share * weighed
         if self.captured is not None:
             if joint.wants_numbers:
                 raise ValueError(

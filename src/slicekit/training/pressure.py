@@ -3,14 +3,15 @@
 A linear recurrence carries on every error that it makes, by the same steps as its states. Steps
 that keep all distances let it neither grow nor fade, so what is exact at the training lengths stays
 so far beyond them. Not every structure has such steps; but all can see to it that disturbances of
-their states do not grow along the training sequences. Strong pressure from the start keeps most
+their states do not grow along the training sequences, and that the states themselves keep their
+size (`slicekit.training.drift`). Strong pressure from the start keeps most
 structures from learning at all: the share of its full weight grows, geometrically, only when the
 training sequences have reached a certain length, and gives way where answers become wrong under it.
 
 Glossary: defect is |M^T M - I|², the mean over the steps that a layer makes of a batch, and growth
-the mean of max(0, log |δ_t|²)² over disturbances δ_0 of its state; `Settings.isometry` and
-`Settings.growth` are their weights in the end; made is how much of its way from the first share to
-all of the weights the pressure has made, in steps.
+the mean of max(0, log |δ_t|²)² over disturbances δ_0 of its state; `Settings.isometry`,
+`Settings.growth` and `Settings.drift` are the weights in the end; made is how much of its way from
+the first share to all of the weights the pressure has made, in steps.
 """
 
 from types import TracebackType
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from slicekit.training.curriculum import MEMORY
+from slicekit.training.drift import drift as drift_of
 from slicekit.training.processes import Processes
 from slicekit.training.settings import Settings
 
@@ -80,10 +82,11 @@ class Pressure:
 
 
 class CapturedLayers:
-    """Listens to the inputs of a model's layers while the context lasts.
+    """Listens to the inputs and the states of a model's layers while the context lasts.
 
     Args:
-        model: with layers that have methods isometry_defect(inputs) and growth(inputs, lengths).
+        model: with layers that have methods isometry_defect(inputs) and growth(inputs, lengths),
+            and give their states, alone or first.
         processes: that train it; None for one alone. Where they have parts of sequences, layers are
             also told what their part goes on from, and the scan that carries disturbances over all.
 
@@ -98,15 +101,15 @@ class CapturedLayers:
         self._layers = [x for x in model.modules() if all(hasattr(x, name) for name in methods)]
         if not self._layers:
             raise ValueError(
-                f"isometry or growth > 0, but {type(model).__name__} has no layer with methods "
-                "isometry_defect(inputs) and growth(inputs, lengths); set both to 0"
+                f"isometry, growth or drift > 0, but {type(model).__name__} has no layer with "
+                "methods isometry_defect(inputs) and growth(inputs, lengths); set all to 0"
             )
-        self._inputs: dict[Any, tuple[Any, Any, Any]] = {}
+        self._calls: dict[Any, tuple[Any, Any, Any, Any]] = {}
 
     def __enter__(self) -> "CapturedLayers":
         """Start to listen."""
         self._handles = [
-            x.register_forward_pre_hook(self._keep, with_kwargs=True) for x in self._layers
+            x.register_forward_hook(self._keep, with_kwargs=True) for x in self._layers
         ]
         return self
 
@@ -119,22 +122,22 @@ class CapturedLayers:
         """Stop."""
         for handle in self._handles:
             handle.remove()
-        self._inputs.clear()
+        self._calls.clear()
 
-    def take(self, isometry: float, growth: float) -> Tensor:
-        """Defects and growth on the last inputs, which are then let go.
+    def take(self, isometry: float, growth: float, drift: float) -> Tensor:
+        """Defects, growth and drift at the last call, which is then forgotten.
 
         Args:
-            isometry, growth: their weights; what has none is not computed.
+            isometry, growth, drift: their weights; what has none is not computed.
 
         Returns:
             The weighted sum over the layers, a scalar.
         """
-        inputs, self._inputs = self._inputs, {}
-        if not inputs:
+        calls, self._calls = self._calls, {}
+        if not calls:
             raise RuntimeError("the model called none of its layers, so there are no steps")
         penalties = []
-        for layer, (x, state, lengths) in inputs.items():
+        for layer, (x, state, lengths, states) in calls.items():
             scan = self._processes.scan_for(layer)
             before = () if scan is None else (state,)
             if isometry:
@@ -142,12 +145,17 @@ class CapturedLayers:
             if growth:
                 carried = () if scan is None else (state, scan)
                 penalties.append(growth * layer.growth(x, lengths, *carried))
+            if drift:
+                penalties.append(drift * drift_of(states, lengths))
         return torch.stack(penalties).sum()
 
-    def _keep(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _keep(
+        self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any], result: Any
+    ) -> None:
         x, state, lengths = (*given, None, None)[:3]
-        self._inputs[layer] = (
+        self._calls[layer] = (
             named.get("x", x),
             named.get("state", state),
             named.get("lengths", lengths),
+            result[0] if isinstance(result, tuple) else result,
         )

@@ -29,6 +29,7 @@ RULES: dict[str, Rule] = {
     "consistent_clusters": Flag(),
     "isometry": Real("[0, inf)"),
     "growth": Real("[0, inf)"),
+    "drift": Real("[0, inf)"),
     "pressure_first": Real("(0, 1]"),
     "pressure_at": Perhaps(Whole(1)),
     "pressure_steps": Whole(1),
@@ -78,7 +79,8 @@ class Settings:
             end; 0 for none.
         growth: weight that the growth of disturbances of the layers' states has in the end; 0 for
             none.
-        pressure_first: share of both weights that counts until the sequences have grown to
+        drift: weight that changes of the states' size along a sequence have in the end; 0 for none.
+        pressure_first: share of these weights that counts until the sequences have grown to
             pressure_at.
         pressure_at: longest length from which on the share grows, None for the longest of all.
         pressure_steps: how many steps it then takes to grow to 1.
@@ -128,6 +130,7 @@ class Settings:
     consistent_clusters: bool = False
     isometry: float = 0.0
     growth: float = 0.0
+    drift: float = 0.0
     pressure_first: float = 1e-4
     pressure_at: int | None = None
     pressure_steps: int = 500
