@@ -10,7 +10,10 @@ from torch.nn.functional import normalize
 
 from slicekit import Chunked, Outer, Recurrent, propagate
 from slicekit.scans import Recurrence, Scan, Solution
+from slicekit.scans.base import Passes
 from slicekit.scans.chunked import policy, products
+from slicekit.scans.chunked.products import ProductPasses
+from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import DiagonalTransition, LowRankTransition, Transition
 from tests.scans.problems import assert_near, with_gradients
@@ -215,9 +218,9 @@ def test_half_precision_keeps_a_shared_gate_shared(monkeypatch: pytest.MonkeyPat
     seen: list[int] = []
     run = policy.run_opaque
 
-    def watched(engine: str, recurrence: Recurrence, size: int) -> Solution:
+    def watched(passes: type[Passes], recurrence: Recurrence, size: int) -> Solution:
         seen.append(recurrence.source.tensors[0].shape[-1])
-        return run(engine, recurrence, size)
+        return run(passes, recurrence, size)
 
     monkeypatch.setattr(policy, "run_opaque", watched)
     leaves = {name: x.bfloat16() for name, x in make_leaves(Kind(True, 1), 9).items()}
@@ -227,12 +230,12 @@ def test_half_precision_keeps_a_shared_gate_shared(monkeypatch: pytest.MonkeyPat
 
 
 def test_products_are_taken_where_no_states_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines: list[str] = []
+    taken: list[type[Passes]] = []
     run = policy.run_opaque
 
-    def watched(engine: str, recurrence: Recurrence, size: int) -> Solution:
-        engines.append(engine)
-        return run(engine, recurrence, size)
+    def watched(passes: type[Passes], recurrence: Recurrence, size: int) -> Solution:
+        taken.append(passes)
+        return run(passes, recurrence, size)
 
     monkeypatch.setattr(policy, "run_opaque", watched)
     leaves = make_leaves(Kind(False, 1), 9)
@@ -241,7 +244,7 @@ def test_products_are_taken_where_no_states_are_asked_for(monkeypatch: pytest.Mo
     propagate(moved, leaves["state"], None, leaves["queries"], Chunked())
     propagate(moved, leaves["state"], outer.dense(), leaves["queries"], Chunked())
     propagate(moved, leaves["state"], outer, None, Chunked())
-    assert engines == ["outer", "outer", "chunked", "chunked"]
+    assert taken == [ProductPasses, ProductPasses, StepPasses, StepPasses]
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ from slicekit.dispatch import plain_torch
 from slicekit.parallel.messages import pack, unpack
 from slicekit.parallel.ranks import Ranks
 from slicekit.parallel.shards import Scaled, Shard, leaves_of, scaled, summarise
-from slicekit.scans.base import Outer, Recurrence, Scan, Solution, as_tensors
+from slicekit.scans.base import Outer, Passes, Recurrence, Scan, Solution, as_tensors
 from slicekit.scans.choice import fastest
 from slicekit.scans.chunked.policy import Chunked
+from slicekit.scans.native.made import MadePasses
 from slicekit.scans.native.policy import Native
-from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, directions, exponents, pull_directions
 from slicekit.scans.sources import FromTransitions, Source, rebuild
 
@@ -87,8 +87,8 @@ class Sharded(Scan):
             raise ValueError(
                 f"scan=Sharded() does not know {type(source.transition).__name__}; use Relay()"
             )
-        engine, recurrence, size = inner.engine(recurrence)
-        problem = _Problem(ranks, engine, size, recurrence)
+        passes, recurrence, size = inner.engine(recurrence)
+        problem = _Problem(ranks, passes, size, recurrence)
         problem.agree()
         results: Any = _ShardedScan.apply(problem, *problem.operands)
         if not recurrence.projective:
@@ -97,19 +97,19 @@ class Sharded(Scan):
 
 
 class _Problem:
-    """A recurrence, its ranks and the engine that runs a shard.
+    """A recurrence, its ranks and the passes that run a shard.
 
     Attributes:
         operands: everything differentiable or not, in one row: the source's tensors, the state, its
             log-norm if projective, the inputs and the readout.
     """
 
-    def __init__(self, ranks: Ranks, engine: str, size: int, recurrence: Recurrence) -> None:
+    def __init__(self, ranks: Ranks, kind: type[Passes], size: int, recurrence: Recurrence) -> None:
         source, readout = recurrence.source, recurrence.readout
         inputs = as_tensors(recurrence.inputs)
         log_norm = () if recurrence.log_norm is None else (recurrence.log_norm,)
         queries = () if readout is None else (readout,)
-        self.ranks, self.engine, self.size = ranks, engine, size
+        self.ranks, self.kind, self.size = ranks, kind, size
         self.leaves = leaves_of(source)
         self.recipe = source.recipe
         self.counts = (len(source.tensors), 1, len(log_norm), len(inputs), len(queries))
@@ -155,9 +155,7 @@ class _Problem:
 
     def passes(self, dealt: "_Dealt", start: Tensor) -> Any:
         """The passes over the own shard, from a state."""
-        return PASSES[self.engine](
-            dealt.source, start, dealt.inputs, dealt.readout, self.size, self.rescale
-        )
+        return self.kind(dealt.source, start, dealt.inputs, dealt.readout, self.size, self.rescale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +239,7 @@ class _ShardedScan(torch.autograd.Function):
     def forward(ctx: Any, problem: _Problem, *operands: Tensor) -> tuple[Tensor, ...]:
         with plain_torch():
             dealt, ranks = problem.dealt(operands), problem.ranks
-            size = problem.size if problem.engine == "native" else 0
+            size = problem.size if problem.kind is MadePasses else 0
             shard, made = summarise(dealt.source, dealt.affine, dealt.state, size)
             chain = _Chain.gathered(ranks, shard, dealt)
             start = chain.states[ranks.rank]

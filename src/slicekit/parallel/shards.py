@@ -20,9 +20,10 @@ from torch import Tensor
 
 from slicekit.native import available
 from slicekit.scans.base import Outer, as_tensors
+from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.policy import passes_of
 from slicekit.scans.native.runs import why_not
-from slicekit.scans.opaque import PASSES
 from slicekit.scans.scales import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves
 from slicekit.structures import (
@@ -243,9 +244,8 @@ def _by_columns(source: Source, inputs: Tensor | Outer | None, columns: int, ker
     for start in range(0, source.length, size):
         stop = min(start + size, source.length)
         given = _padded(inputs, width, start, stop)
-        passes = PASSES["native" if kernel else "chunked"](
-            source.part(start, stop), state, given, None, 0, rescale
-        )
+        kind = passes_of(source) if kernel else StepPasses
+        passes = kind(source.part(start, stop), state, given, None, 0, rescale)
         states, state, factors, *_ = passes.forward(False)
         if rescale:
             scales = scales + exponents(factors)[:, -1]

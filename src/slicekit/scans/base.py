@@ -170,14 +170,20 @@ class Passes(ABC):
         readout: (batch, length, dim) or None.
         size: steps in a chunk, or bytes that may be kept for the backward pass, as a scan has it.
         rescale: steps between two divisions of a projective state; 0 for a plain one.
+        key: where the class stands, for graphs, which know it by that name.
     """
 
+    key: ClassVar[str]
     source: Source
     state: Tensor
     inputs: tuple[Tensor, ...]
     readout: Tensor | None
     size: int
     rescale: int
+
+    def __init_subclass__(cls) -> None:
+        """Give it its key."""
+        cls.key = f"{cls.__module__}:{cls.__qualname__}"
 
     @property
     def length(self) -> int:

@@ -1,10 +1,7 @@
-"""Scans as one operator of torch, which looks into none of them; see `slicekit.operators`.
-
-The passes themselves are in `chunked` and `native`.
-"""
+"""Scans as one operator of torch, which looks into none of them; see `slicekit.operators`."""
 
 import math
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -13,21 +10,17 @@ from torch import Tensor
 from slicekit.handles import recall
 from slicekit.operators import Operator
 from slicekit.scans.base import Passes, Recurrence, Solution, as_tensors
-from slicekit.scans.chunked.products import ProductPasses
-from slicekit.scans.chunked.steps import StepPasses
-from slicekit.scans.native.given import GivenPasses
-from slicekit.scans.native.made import MadePasses
 from slicekit.scans.scales import WINDOW, directions, pull_directions
-from slicekit.scans.sources import LEAVES, FromTransitions, Source, keep_named, rebuild
+from slicekit.scans.sources import LEAVES, keep_named, rebuild
 
 
-def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
-    """Run a recurrence by the passes of an engine, differentiable once in reverse mode.
+def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> Solution:
+    """Run a recurrence by its two passes, differentiable once in reverse mode.
 
     Args:
-        engine: a key of `PASSES`.
+        passes: whose forward and backward are run.
         recurrence: what to run.
-        size: steps in a chunk, where the engine has a choice; 0 leaves it to the engine.
+        size: what they are told; 0 leaves it to them.
     """
     source, readout = recurrence.source, recurrence.readout
     inputs = as_tensors(recurrence.inputs)
@@ -37,27 +30,15 @@ def run_opaque(engine: str, recurrence: Recurrence, size: int = 0) -> Solution:
     # How much is kept depends on the length, which a compiled graph should leave open.
     keep = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     keep = keep and any(x.requires_grad for x in operands)
-    plan = (engine, *source.recipe, len(source.tensors), len(inputs), size, rescale, keep)
+    plan = (passes, *source.recipe, len(source.tensors), len(inputs), size, rescale, keep)
     outputs, last, log_norm = SCAN(plan, operands)[:3]
     if recurrence.projective:
         return Solution.from_directions(recurrence, outputs, last, log_norm)
     return Solution(outputs, last)
 
 
-def _native(source: Source, *rest: Any) -> Passes:
-    kind = GivenPasses if isinstance(source, FromTransitions) else MadePasses
-    return kind(source, *rest)
-
-
-PASSES: dict[str, Callable[..., Passes]] = {
-    "chunked": StepPasses,
-    "outer": ProductPasses,
-    "native": _native,
-}
-
-
 def _passes(
-    engine: str,
+    passes: type[Passes] | str,
     structure: Any,
     flow: Any,
     names: list[str],
@@ -71,7 +52,14 @@ def _passes(
     source = rebuild(structure, flow, names, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None
-    return PASSES[engine](source, state, tuple(rest[:inputs]), readout, size, rescale)
+    kind = _named(passes) if isinstance(passes, str) else passes
+    return kind(source, state, tuple(rest[:inputs]), readout, size, rescale)
+
+
+def _named(key: str) -> type[Passes]:
+    """The passes with that `key`."""
+    module, _, name = key.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _forward(*args: Any) -> list[Tensor]:
@@ -145,7 +133,7 @@ def _flops(*plan: Any) -> int:
 
 SCAN = Operator(
     "scan",
-    "str engine, str? structure, str? flow, str[] names, int tensors, int inputs, int size, "
+    "str passes, str? structure, str? flow, str[] names, int tensors, int inputs, int size, "
     "int rescale, bool keep",
     _forward,
     _shapes,

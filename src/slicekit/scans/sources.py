@@ -148,6 +148,37 @@ class Made(Source):
         """The transitions of increments (..., channels)."""
         return self.flow.transition(self.structure, self.parameters, increments)
 
+    @abstractmethod
+    def driven(self, elements: Tensor) -> Transition:
+        """The transitions of some of the `elements`."""
+
+    @property
+    def elements(self) -> Tensor:
+        """What drives each step, (batch, length, ...): an increment, or a row of the table."""
+        return self.path if self.index is None else self.index
+
+    def whole(self) -> Transition:
+        """(batch, length)."""
+        return self.driven(self.elements)
+
+    def steps(self) -> Iterator[Transition]:
+        """One by one, so that no more than one step's transitions exist."""
+        yield from map(self.driven, self.elements.unbind(1))
+
+    def window(self, start: int, stop: int) -> Transition:
+        """(stop - start, batch)."""
+        return self.driven(self._window(start, stop))
+
+    def _window(self, start: int, stop: int) -> Tensor:
+        """The elements of some steps, time first."""
+        return self.elements[:, start:stop].transpose(0, 1).contiguous()
+
+    def part(self, start: int, stop: int) -> "Made":
+        """Of some of the elements."""
+        some = self.elements[:, start:stop]
+        path = (some,) if self.index is None else (self.path, some.contiguous())
+        return type(self)(self.structure, self.flow, self.parameters, *path)
+
     @property
     def differentiable(self) -> bool:
         """Our own are; of others a transition is looked at."""
@@ -209,26 +240,9 @@ class Made(Source):
 class FromIncrements(Made):
     """Transitions made from increments (batch, length, channels)."""
 
-    def whole(self) -> Transition:
-        """(batch, length)."""
-        return self.make(self.path)
-
-    def steps(self) -> Iterator[Transition]:
-        """One by one, so that no more than one step's transitions exist."""
-        for increment in self.path.unbind(1):
-            yield self.make(increment)
-
-    def part(self, start: int, stop: int) -> "FromIncrements":
-        """Of some of the increments."""
-        path = self.path[:, start:stop]
-        return FromIncrements(self.structure, self.flow, self.parameters, path)
-
-    def _increments(self, start: int, stop: int) -> Tensor:
-        return self.path[:, start:stop].transpose(0, 1).contiguous()
-
-    def window(self, start: int, stop: int) -> Transition:
-        """(stop - start, batch)."""
-        return self.make(self._increments(start, stop))
+    def driven(self, elements: Tensor) -> Transition:
+        """Of increments."""
+        return self.make(elements)
 
     @property
     def keeps(self) -> bool:
@@ -244,7 +258,7 @@ class FromIncrements(Made):
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
         """Through the structure's own pullback, or automatic differentiation of the window."""
-        increments = self._increments(start, stop)
+        increments = self._window(start, stop)
         if kept is None:
             transition, pull = self._pull(increments)
         else:
@@ -282,27 +296,10 @@ class FromTable(Made):
             self._rows = self.make(self.path)
         return self._rows
 
-    def _look_up(self, index: Tensor) -> Transition:
-        flat = index.reshape(-1)
-        return self.rows().map(lambda x: x.index_select(0, flat).unflatten(0, index.shape))
-
-    def whole(self) -> Transition:
-        """(batch, length)."""
-        return self._look_up(self.index)
-
-    def steps(self) -> Iterator[Transition]:
-        """One by one."""
-        for index in self.index.unbind(1):
-            yield self._look_up(index)
-
-    def window(self, start: int, stop: int) -> Transition:
-        """(stop - start, batch)."""
-        return self._look_up(self.index[:, start:stop].t())
-
-    def part(self, start: int, stop: int) -> "FromTable":
-        """Of some of the indices."""
-        index = self.index[:, start:stop].contiguous()
-        return FromTable(self.structure, self.flow, self.parameters, self.path, index)
+    def driven(self, elements: Tensor) -> Transition:
+        """Of rows, looked up."""
+        flat = elements.reshape(-1)
+        return self.rows().map(lambda x: x.index_select(0, flat).unflatten(0, elements.shape))
 
     def open_gradients(self) -> None:
         """Zeros for the parameters and for the rows' transitions."""
@@ -314,7 +311,7 @@ class FromTable(Made):
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
         """Gradients are gathered row by row and pulled back once, at the end."""
-        index = self.index[:, start:stop].t().reshape(-1)
+        index = self._window(start, stop).view(-1)
         count = self.rows().stepwise_count()
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:

@@ -7,6 +7,9 @@ import pytest
 import slicekit.scans.chunked.policy
 import slicekit.scans.native.fused
 import slicekit.scans.native.policy
+from slicekit.scans.base import Passes
+from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.native.made import MadePasses
 
 
 @pytest.fixture
@@ -15,9 +18,9 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     used: list[str] = []
     run_opaque = slicekit.scans.native.policy.run_opaque
 
-    def spy(engine: str, *arguments: Any) -> Any:
-        used.append(engine)
-        return run_opaque(engine, *arguments)
+    def spy(passes: type[Passes], *arguments: Any) -> Any:
+        used.append("native" if passes in (GivenPasses, MadePasses) else "chunked")
+        return run_opaque(passes, *arguments)
 
     for module in (slicekit.scans.native.policy, slicekit.scans.chunked.policy):
         monkeypatch.setattr(module, "run_opaque", spy)

@@ -100,9 +100,9 @@ from slicekit import Dense, Native, propagate, solve
 from slicekit.structures import DiagonalTransition
 
 engines, run = [], slicekit.scans.chunked.policy.run_opaque
-def spy(engine, *arguments):
-    engines.append(engine)
-    return run(engine, *arguments)
+def spy(passes, *arguments):
+    engines.append(passes.__name__)
+    return run(passes, *arguments)
 slicekit.scans.chunked.policy.run_opaque = spy
 
 structure = Dense(4)
@@ -140,7 +140,7 @@ ADVICE = "leave scan=None or use Chunked()"
 def test_switched_off_it_gives_way_in_silence() -> None:
     refusal, engines, warned = run_without("off")
     assert refusal == f"scan=Native(): switched off by SLICEKIT_NATIVE=off; {ADVICE}"
-    assert engines.split() == ["chunked"] * 6
+    assert engines.split() == ["StepPasses"] * 6
     assert warned == []
 
 
@@ -148,6 +148,6 @@ def test_without_a_library_it_gives_way_with_one_warning() -> None:
     refusal, engines, warned = run_without("/nonexistent/library.so")
     reason = "SLICEKIT_NATIVE=/nonexistent/library.so is no file"
     assert refusal == f"scan=Native(): {reason}; {ADVICE}"
-    assert engines.split() == ["chunked"] * 6
+    assert engines.split() == ["StepPasses"] * 6
     assert len(warned) == 1
     assert warned[0].startswith("RuntimeWarning: slicekit runs without its C++ kernels")

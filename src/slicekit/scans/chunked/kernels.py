@@ -32,7 +32,7 @@ PARALLEL_BELOW = 4096
 """Elements a diagonal step must have to be worth a launch of its own."""
 
 RESTORE_EVERY = 64
-"""Steps after which rotations get their norm back; for a C++ kernel see `native.runs`."""
+"""Steps after which rotations get their norm back; for a C++ kernel see `native.panels`."""
 
 WIDE = 16
 """Columns from which on the chunk-wise low-rank kernel beats the loop on a CPU."""
@@ -51,7 +51,7 @@ def run(
 
 @singledispatch
 def _kernel(
-    transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool = False
+    transition: Transition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     """The plain loop."""
     steps = transition.unbind(0)
@@ -69,11 +69,7 @@ def _order(count: int, reverse: bool) -> range:
 
 @_kernel.register
 def _(
-    transition: SumTransition,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: SumTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     sizes = [part.dim for part in transition.parts]
     states, outs = state.split(sizes, -2), out.split(sizes, -2)
@@ -86,11 +82,7 @@ def _(
 
 @_kernel.register
 def _(
-    transition: BlockTransition,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: BlockTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     _block_loop(transition.blocks, state, inputs, out, reverse)
 
@@ -114,11 +106,7 @@ def _block_loop(
 
 @_kernel.register
 def _(
-    transition: RotationTransition,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: RotationTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     """Rotations keep the norm of every block; the drift of their rounding is undone on the way.
 
@@ -140,11 +128,7 @@ def _(
 
 @_kernel.register
 def _(
-    transition: DiagonalTransition,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: DiagonalTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     values = transition.values.unsqueeze(-1)
     if values.shape[0] >= 2 * CHUNK and state.numel() < PARALLEL_BELOW:
@@ -172,14 +156,10 @@ def _diagonal_in_chunks(
     count = values.shape[0]
     size = max(CHUNK, int(count**0.5))
     whole = count // size * size
-    head, tail = (
-        (slice(count - whole, count), slice(0, count - whole))
-        if reverse
-        else (
-            slice(0, whole),
-            slice(whole, count),
-        )
-    )
+    cut = count - whole if reverse else whole
+    head, tail = slice(0, cut), slice(cut, count)
+    if reverse:
+        head, tail = tail, head
     factors = values[head].unflatten(0, (-1, size))
     results = out[head].unflatten(0, (-1, size))
     products = torch.empty_like(factors)
@@ -210,11 +190,7 @@ def _diagonal_in_chunks(
 
 @_kernel.register
 def _(
-    transition: EulerAction,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: EulerAction, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     generator = transition.generator
     if isinstance(generator, WalshHadamardGenerator) and state.shape[-1] == 1:
@@ -250,11 +226,7 @@ def _walsh_hadamard_loop(
 
 @_kernel.register
 def _(
-    transition: LowRankTransition,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool = False,
+    transition: LowRankTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     if state.is_cpu and state.shape[-1] < WIDE:
         low_rank_loop(transition, state, inputs, out, reverse)

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from slicekit.descriptions.checks import check_chosen
-from slicekit.scans.base import Outer, Recurrence, Scan, Solution
+from slicekit.scans.base import Outer, Passes, Recurrence, Scan, Solution
+from slicekit.scans.chunked.products import ProductPasses
+from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.opaque import run_opaque
 from slicekit.scans.sources import FromTransitions, Source
 from slicekit.structures import DiagonalTransition, LowRankTransition
@@ -59,14 +61,14 @@ class Chunked(Scan):
         """
         return run_opaque(*self.engine(recurrence))
 
-    def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
+    def engine(self, recurrence: Recurrence) -> tuple[type[Passes], Recurrence, int]:
         """What `run_opaque` takes."""
         source, obstacle = recurrence.source, self.obstacle(recurrence)
         if obstacle is not None:
             raise ValueError(f"scan={self!r} {obstacle}; use Recurrent()")
         if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
-            return "outer", _narrowed(recurrence), self.size or 0
-        return "chunked", recurrence, self.size or 0
+            return ProductPasses, _narrowed(recurrence), self.size or 0
+        return StepPasses, recurrence, self.size or 0
 
     def obstacle(self, recurrence: Recurrence) -> str | None:
         """Transitions or structures that it does not know."""

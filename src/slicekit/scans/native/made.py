@@ -1,5 +1,6 @@
 """The two passes over transitions that kernels make from increments or a table."""
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -43,29 +44,28 @@ class MadePasses(Passes):
 
     def keeps(self) -> bool:
         """Whether the transitions should be kept for the backward pass."""
-        return self._kept_numbers > 0
+        return bool(self._kept_shapes)
 
     def blank_kept(self) -> list[Tensor]:
         """What `forward` keeps, for its shapes."""
-        return [self.state.new_empty(self._kept_numbers)]
+        return [self.state.new_empty(shape) for shape in self._kept_shapes]
 
     @cached_property
-    def _kept_numbers(self) -> int:
-        """Of the transitions, and what a table's are made of, where one kernel keeps them."""
+    def _kept_shapes(self) -> list[tuple[int, ...]]:
+        """Of a table's bounded parameters, and last of the transitions, if one kernel has all."""
         first, *others = self.runs
         if others:
-            return 0
+            return []
         if first.kernel == PANELS and self.index is None:
-            return self._only.worth_keeping(self.size)
+            numbers = self._only.worth_keeping(self.size)
+            return [(numbers,)] if numbers else []
         if first.kernel == PANELS:
-            numbers = self._bound_numbers(first) + self._only.kept_numbers()
+            bounded = [self._made.parameters[name].shape for name in first.bounded]
+            shapes = [*bounded, (self._only.kept_numbers(),)]
         else:
-            numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
-        return numbers if numbers * self.state.element_size() <= self.size else 0
-
-    def _bound_numbers(self, run: Run) -> int:
-        """Of the bound parameters, which are kept before the transitions of a table."""
-        return sum(self._made.parameters[name].numel() for name in run.bounded)
+            shapes = [(self.path.shape[0] * first.dim**2,)] if self._tabulates(first) else []
+        size = sum(map(math.prod, shapes)) * self.state.element_size()
+        return shapes if 0 < size <= self.size else []
 
     @cached_property
     def _only(self) -> Panels:
@@ -73,11 +73,11 @@ class MadePasses(Passes):
         return self._panels(self.runs[0], plain(self.state), self._dense)
 
     def _panels(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None = None
+        self, run: Run, state: Tensor, inputs: Tensor | None, made: Sequence[Tensor] = ()
     ) -> Panels:
-        """The problem of a run, whose bound parameters may have been kept."""
+        """The problem of a run, whose bounded parameters may have been kept."""
         tensors = [plain(self._made.parameters[name]) for name in run.names]
-        bound = run.bind(tensors) if kept is None else run.unpack(kept, tensors)
+        bound = run.replaced(tensors, made) if made else run.bind(tensors)
         given = (self.path, self.index, state, inputs, self.rescale)
         return Panels(run.parts, tuple(bound), *given)
 
@@ -142,7 +142,7 @@ class MadePasses(Passes):
         kept = list(made) or (self.blank_kept() if keep else [])
         rows = self._rows(self.state, 1), self._rows(self._dense, 2)
         results = [
-            self._run(run, state, u, kept[0] if kept else None, bool(made))
+            self._run(run, state, u, kept, bool(made))
             for run, state, u in zip(self.runs, *rows, strict=True)
         ]
         outputs, factors = results[0]
@@ -154,20 +154,19 @@ class MadePasses(Passes):
         return [outputs, last, factors, starts, *(kept if keep else [])]
 
     def _run(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None, made: bool
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: list[Tensor], made: bool
     ) -> tuple[Tensor, Tensor]:
-        """States and factors of a run."""
+        """States and factors of a run, and what is kept filled in."""
+        last = kept[-1] if kept else None
         if run.kernel == PANELS:
             panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
-            if self.index is not None and kept is not None:
-                numbers = self._bound_numbers(run)
-                run.pack(panels.parameters, kept[:numbers])
-                kept = kept[numbers:]
-            states, divided = panels.forward(kept, made)
+            for x, bound in zip(kept[:-1], run.made(panels.parameters), strict=False):
+                x.copy_(bound)
+            states, divided = panels.forward(last, made)
             return states, state.new_empty(0) if divided is None else divided
         if self._tabulates(run):
             held = self._named(run)
-            matrices = tokens.make(run, held, self.path, kept)
+            matrices = tokens.make(run, held, self.path, last)
             states, factors = self._table(run, state, inputs, matrices).forward()
         else:
             states, _, factors = _kernel(run).forward(
@@ -196,9 +195,7 @@ class MadePasses(Passes):
             self._rows(in_last, 1),
         )
         for run, *rows_of_run in zip(self.runs, *rows, strict=True):
-            in_run, moved, first, driven = self._run_back(
-                run, kept[0] if kept else None, wanted, trained, *rows_of_run
-            )
+            in_run, moved, first, driven = self._run_back(run, kept, wanted, trained, *rows_of_run)
             in_parameters |= in_run
             in_path = [sum(in_path, moved)] if wanted else [moved.new_empty(0)]
             in_state.append(first)
@@ -218,7 +215,7 @@ class MadePasses(Passes):
     def _run_back(
         self,
         run: Run,
-        kept: Tensor | None,
+        kept: list[Tensor],
         wanted: bool,
         trained: bool,
         state: Tensor,
@@ -229,13 +226,11 @@ class MadePasses(Passes):
         in_last: Tensor | None,
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients of a run's parameters by name, of the path, the state and the inputs."""
+        last = kept[-1] if kept else None
         if run.kernel == PANELS:
-            bound, transitions = None, kept
-            if kept is not None and self.index is not None:
-                bound, transitions = kept.tensor_split([self._bound_numbers(run)])
-            panels = self._panels(run, state, inputs, bound)
+            panels = self._panels(run, state, inputs, kept[:-1])
             in_parameters, moved, first, driven = panels.backward(
-                states, factors, transitions, in_states, in_last, wanted, trained
+                states, factors, last, in_states, in_last, wanted, trained
             )
             in_parameters = run.pull(panels.parameters, in_parameters)
             return dict(zip(run.names, in_parameters, strict=True)), moved, first, driven
@@ -243,7 +238,7 @@ class MadePasses(Passes):
         if self.rescale:
             factors = factors[:, :, 0]
         if self._tabulates(run):
-            matrices = None if kept is None else kept.view(-1, run.dim, run.dim)
+            matrices = None if last is None else last.view(-1, run.dim, run.dim)
             table = self._table(run, state, inputs, matrices)
             in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
             named, moved = tokens.pull(run, self._named(run), self.path, in_matrices)

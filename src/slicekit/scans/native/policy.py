@@ -3,10 +3,18 @@
 from dataclasses import dataclass, field
 
 from slicekit.native import available, reason, warn_once
-from slicekit.scans.base import KEEP_BYTES, Recurrence, Scan, Solution
+from slicekit.scans.base import KEEP_BYTES, Passes, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import beats_native, by_products
+from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.native.made import MadePasses
 from slicekit.scans.native.runs import why_not
 from slicekit.scans.opaque import run_opaque
+from slicekit.scans.sources import FromTransitions, Source
+
+
+def passes_of(source: Source) -> type[Passes]:
+    """The kernels' passes, by where the transitions come from."""
+    return GivenPasses if isinstance(source, FromTransitions) else MadePasses
 
 
 @dataclass(frozen=True)
@@ -38,12 +46,12 @@ class Native(Scan):
         """
         return run_opaque(*self.engine(recurrence))
 
-    def engine(self, recurrence: Recurrence) -> tuple[str, Recurrence, int]:
+    def engine(self, recurrence: Recurrence) -> tuple[type[Passes], Recurrence, int]:
         """What `run_opaque` takes."""
         obstacle = self.obstacle(recurrence)
         if obstacle is not None:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
-        return "native", recurrence, self.limit
+        return passes_of(recurrence.source), recurrence, self.limit
 
     def obstacle(self, recurrence: Recurrence) -> str | None:
         """No kernel for it, or no kernels at all, which is said aloud, once."""

@@ -75,19 +75,6 @@ class Run:
         pairs = zip(self.names, parameters, strict=True)
         return [next(kept) if name in self.bounded else x for name, x in pairs]
 
-    def pack(self, bound: Sequence[Tensor], kept: Tensor) -> None:
-        """Write down what `bind` has made."""
-        pairs = zip(self.names, bound, strict=True)
-        if self.bounded:
-            torch.cat([x.flatten() for name, x in pairs if name in self.bounded], out=kept)
-
-    def unpack(self, kept: Tensor, parameters: list[Tensor]) -> list[Tensor]:
-        """What `bind` makes of the parameters, from what was written down of it."""
-        pairs = list(zip(self.names, parameters, strict=True))
-        sizes = [x.numel() if name in self.bounded else 0 for name, x in pairs]
-        pieces = zip(pairs, kept.split(sizes), strict=True)
-        return [numbers.view_as(x) if name in self.bounded else x for (name, x), numbers in pieces]
-
     @cached_property
     def key(self) -> str:
         """A name by which `run_named` finds it while it lives."""
