@@ -31,6 +31,17 @@ enum {
   SLICEKIT_BAD_INDEX = 5      /* an index points outside its table */
 };
 
+/* What matrices are made of; each kernel says which kinds it takes, and their parameters. */
+enum {
+  SLICEKIT_BLOCKS = 0,
+  SLICEKIT_SKEW = 1,
+  SLICEKIT_LOW_RANK = 2,
+  SLICEKIT_HADAMARD = 3,
+  SLICEKIT_SPARSE = 4,
+  SLICEKIT_SHARED_FACTORS = 5,
+  SLICEKIT_DIAGONAL = 6
+};
+
 /* Number of this interface; the Python side refuses any other. */
 SLICEKIT_API int64_t slicekit_interface(void);
 

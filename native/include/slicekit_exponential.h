@@ -18,18 +18,24 @@ typedef struct {
   int64_t threads; /* to use at most; the result does not depend on it */
 } slicekit_exponential_sizes;
 
+typedef struct {
+  slicekit_exponential_sizes sizes;
+  const void *x;    /* (count, rows, rows), as all arrays */
+  void *y;          /* exp(x) */
+  const void *in_y; /* the gradient of y ... */
+  void *in_x;       /* ... and that of x */
+  void *work;
+  int64_t work_bytes;
+} slicekit_exponential;
+
 /* Bytes of work space for either function below; 0 for bad sizes. */
-SLICEKIT_API int64_t slicekit_exponential_workspace(const slicekit_exponential_sizes *sizes);
+SLICEKIT_API int64_t slicekit_exponential_workspace(const slicekit_exponential *task);
 
-/* y = exp(x), both (count, rows, rows). */
-SLICEKIT_API int64_t slicekit_exponential_forward(const slicekit_exponential_sizes *sizes,
-                                                  const void *x, void *y, void *workspace,
-                                                  int64_t bytes);
+/* Writes y. */
+SLICEKIT_API int64_t slicekit_exponential_forward(const slicekit_exponential *task);
 
-/* in_x, the gradient of <in_y, exp(x)> in x, all (count, rows, rows). */
-SLICEKIT_API int64_t slicekit_exponential_pullback(const slicekit_exponential_sizes *sizes,
-                                                   const void *x, const void *in_y, void *in_x,
-                                                   void *workspace, int64_t bytes);
+/* Writes in_x; y is not used. */
+SLICEKIT_API int64_t slicekit_exponential_backward(const slicekit_exponential *task);
 
 #ifdef __cplusplus
 }

@@ -14,14 +14,11 @@
 extern "C" {
 #endif
 
-/* What M_t is. */
-enum {
-  SLICEKIT_GIVEN_DIAGONAL = 0, /* diag(diagonal) */
-  SLICEKIT_GIVEN_BLOCKS = 1,   /* BlockDiag(blocks) */
-  SLICEKIT_GIVEN_LOW_RANK = 2  /* diag(diagonal) + left right^T */
-};
-
-/* One recurrence. Arrays that a call does not use may be null. */
+/* One recurrence. Arrays that a call does not use may be null. Kinds of M_t:
+ *   DIAGONAL   diag(diagonal)
+ *   BLOCKS     BlockDiag(blocks)
+ *   LOW_RANK   diag(diagonal) + left right^T
+ */
 typedef struct slicekit_given {
   int64_t kind;
   int64_t real;    /* bytes of a real number, 4 or 8 */

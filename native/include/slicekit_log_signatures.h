@@ -44,25 +44,28 @@ typedef struct {
   const double *change_values;   /* (changes) */
 } slicekit_log_signatures_tables;
 
+/* Window w of path b has increments edges[b, w] to edges[b, w + 1] - 1; edges do not decrease and lie
+ * in 0..length. Without edges, windows have `window` increments each. */
+typedef struct {
+  slicekit_log_signatures_sizes sizes;
+  slicekit_log_signatures_tables tables;
+  const int64_t *edges;        /* (batch, windows + 1), or null */
+  const void *increments;      /* (batch, length, channels) */
+  void *coefficients;          /* (batch, windows, size) */
+  const void *in_coefficients; /* their gradient ... */
+  void *in_increments;         /* ... and that of the increments, 0 outside of windows */
+  void *work;
+  int64_t work_bytes;
+} slicekit_log_signatures;
+
 /* Bytes of work space for either function below; 0 for bad sizes. */
-SLICEKIT_API int64_t
-slicekit_log_signatures_workspace(const slicekit_log_signatures_sizes *sizes);
+SLICEKIT_API int64_t slicekit_log_signatures_workspace(const slicekit_log_signatures *task);
 
-/* coefficients (batch, windows, size) from increments (batch, length, channels).
- *
- * Window w of path b has increments edges[b, w] to edges[b, w + 1] - 1; edges (batch, windows + 1)
- * do not decrease and lie in 0..length. Without edges, windows have `window` increments each.
- */
-SLICEKIT_API int64_t slicekit_log_signatures_forward(
-    const slicekit_log_signatures_sizes *sizes, const slicekit_log_signatures_tables *tables,
-    const int64_t *edges, const void *increments, void *coefficients, void *workspace,
-    int64_t bytes);
+/* Writes the coefficients. */
+SLICEKIT_API int64_t slicekit_log_signatures_forward(const slicekit_log_signatures *task);
 
-/* in_increments, the gradient of <in_coefficients, coefficients>; not written outside windows. */
-SLICEKIT_API int64_t slicekit_log_signatures_pullback(
-    const slicekit_log_signatures_sizes *sizes, const slicekit_log_signatures_tables *tables,
-    const int64_t *edges, const void *increments, const void *in_coefficients,
-    void *in_increments, void *workspace, int64_t bytes);
+/* Writes in_increments; the coefficients are not used. */
+SLICEKIT_API int64_t slicekit_log_signatures_backward(const slicekit_log_signatures *task);
 
 #ifdef __cplusplus
 }

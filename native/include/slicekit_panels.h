@@ -21,13 +21,6 @@ extern "C" {
  *   LOW_RANK   diagonal (dim), left, right (dim, r)   size = r, no exponential
  *   HADAMARD   values (dim), dim a power of two       size = 0, no exponential
  */
-enum {
-  SLICEKIT_BLOCKS = 0,
-  SLICEKIT_SKEW = 1,
-  SLICEKIT_LOW_RANK = 2,
-  SLICEKIT_HADAMARD = 3
-};
-
 typedef struct {
   int64_t kind, dim, size, exponential;
 } slicekit_part;

@@ -1,6 +1,7 @@
 /* One step of one layer, for use element by element: out = h + F(Σ_i Δω^i A^i) h.
  *
- * Parameters are used where they stand, nothing is packed or allocated.
+ * Parameters are used where they stand, nothing is packed or allocated. Arrays are arguments and no
+ * part of the plan, which several threads may use at once.
  */
 #ifndef SLICEKIT_STEP_H
 #define SLICEKIT_STEP_H
@@ -11,13 +12,11 @@
 extern "C" {
 #endif
 
-/* Further kinds of parts:
+/* Kinds of parts are those of slicekit_panels.h, and:
  *   SPARSE           values, places (kept), int64 places in (channels, dim, dim)   size = kept
  *   SHARED_FACTORS   diagonal (dim), left, right (dim, r) for each channel         size = r
  * `option`: of BLOCKS, whether to exponentiate; of HADAMARD, whether to take the values' tanh.
  */
-enum { SLICEKIT_SPARSE = 4, SLICEKIT_SHARED_FACTORS = 5 };
-
 typedef struct {
   int64_t kind, dim, size, option;
   const void *parameters[3];

@@ -51,7 +51,7 @@ Isa isa() { return chosen().load(std::memory_order_relaxed); }
 
 extern "C" {
 
-int64_t slicekit_interface(void) { return 11; }
+int64_t slicekit_interface(void) { return 12; }
 
 const char *slicekit_isa(void) { return slicekit::NAMES[static_cast<int>(slicekit::isa())]; }
 

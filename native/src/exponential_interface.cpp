@@ -15,46 +15,46 @@ namespace {
 
 constexpr int64_t MOST_THREADS = 1 << 16;
 
-int64_t fault_of_sizes(const Sizes *sizes) {
-  if (!sizes) return SLICEKIT_BAD_POINTER;
-  if (sizes->real != 4 && sizes->real != 8) return SLICEKIT_BAD_OPTION;
-  if (sizes->rows < 1 || sizes->rows > SLICEKIT_EXPONENTIAL_ROWS) return SLICEKIT_BAD_SIZE;
-  if (sizes->threads < 1 || sizes->threads > MOST_THREADS) return SLICEKIT_BAD_SIZE;
-  const int64_t matrix = sizes->rows * sizes->rows * sizes->real;
-  if (sizes->count < 0 || sizes->count > INT64_MAX / matrix) return SLICEKIT_BAD_SIZE;
+int64_t fault_of(const slicekit_exponential *task) {
+  if (!task) return SLICEKIT_BAD_POINTER;
+  const Sizes &sizes = task->sizes;
+  if (sizes.real != 4 && sizes.real != 8) return SLICEKIT_BAD_OPTION;
+  if (sizes.rows < 1 || sizes.rows > SLICEKIT_EXPONENTIAL_ROWS) return SLICEKIT_BAD_SIZE;
+  if (sizes.threads < 1 || sizes.threads > MOST_THREADS) return SLICEKIT_BAD_SIZE;
+  const int64_t matrix = sizes.rows * sizes.rows * sizes.real;
+  if (sizes.count < 0 || sizes.count > INT64_MAX / matrix) return SLICEKIT_BAD_SIZE;
   return SLICEKIT_OK;
 }
 
-int64_t fault_of_workspace(const Sizes &sizes, const void *workspace, int64_t bytes) {
-  if (!workspace) return SLICEKIT_BAD_POINTER;
-  return bytes < SLICEKIT_CALL(exponential_bytes, sizes) ? SLICEKIT_BAD_WORKSPACE : SLICEKIT_OK;
+int64_t fault_of_workspace(const slicekit_exponential &task) {
+  if (!task.work) return SLICEKIT_BAD_POINTER;
+  const int64_t needed = SLICEKIT_CALL(exponential_bytes, task.sizes);
+  return task.work_bytes < needed ? SLICEKIT_BAD_WORKSPACE : SLICEKIT_OK;
 }
 
 }  // namespace
 
 extern "C" {
 
-int64_t slicekit_exponential_workspace(const Sizes *sizes) {
-  return fault_of_sizes(sizes) ? 0 : SLICEKIT_CALL(exponential_bytes, *sizes);
+int64_t slicekit_exponential_workspace(const slicekit_exponential *task) {
+  return fault_of(task) ? 0 : SLICEKIT_CALL(exponential_bytes, task->sizes);
 }
 
-int64_t slicekit_exponential_forward(const Sizes *sizes, const void *x, void *y, void *workspace,
-                                     int64_t bytes) {
-  if (const int64_t fault = fault_of_sizes(sizes)) return fault;
-  if (sizes->count == 0) return SLICEKIT_OK;
-  if (!x || !y) return SLICEKIT_BAD_POINTER;
-  if (const int64_t fault = fault_of_workspace(*sizes, workspace, bytes)) return fault;
-  SLICEKIT_CALL(exponential_forward, *sizes, x, y, workspace);
+int64_t slicekit_exponential_forward(const slicekit_exponential *task) {
+  if (const int64_t fault = fault_of(task)) return fault;
+  if (task->sizes.count == 0) return SLICEKIT_OK;
+  if (!task->x || !task->y) return SLICEKIT_BAD_POINTER;
+  if (const int64_t fault = fault_of_workspace(*task)) return fault;
+  SLICEKIT_CALL(exponential_forward, task->sizes, task->x, task->y, task->work);
   return SLICEKIT_OK;
 }
 
-int64_t slicekit_exponential_pullback(const Sizes *sizes, const void *x, const void *in_y,
-                                      void *in_x, void *workspace, int64_t bytes) {
-  if (const int64_t fault = fault_of_sizes(sizes)) return fault;
-  if (sizes->count == 0) return SLICEKIT_OK;
-  if (!x || !in_y || !in_x) return SLICEKIT_BAD_POINTER;
-  if (const int64_t fault = fault_of_workspace(*sizes, workspace, bytes)) return fault;
-  SLICEKIT_CALL(exponential_backward, *sizes, x, in_y, in_x, workspace);
+int64_t slicekit_exponential_backward(const slicekit_exponential *task) {
+  if (const int64_t fault = fault_of(task)) return fault;
+  if (task->sizes.count == 0) return SLICEKIT_OK;
+  if (!task->x || !task->in_y || !task->in_x) return SLICEKIT_BAD_POINTER;
+  if (const int64_t fault = fault_of_workspace(*task)) return fault;
+  SLICEKIT_CALL(exponential_backward, task->sizes, task->x, task->in_y, task->in_x, task->work);
   return SLICEKIT_OK;
 }
 

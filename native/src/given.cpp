@@ -158,8 +158,8 @@ void with_types(const slicekit_given &task, Body body) {
     return body(Complex<double>{}, Diagonal{});
   }
   auto with_kind = [&](auto number) {
-    if (task.kind == SLICEKIT_GIVEN_DIAGONAL) return body(number, Diagonal{});
-    if (task.kind == SLICEKIT_GIVEN_BLOCKS) return body(number, Blocks{});
+    if (task.kind == SLICEKIT_DIAGONAL) return body(number, Diagonal{});
+    if (task.kind == SLICEKIT_BLOCKS) return body(number, Blocks{});
     return body(number, LowRank{});
   };
   if (task.real == 4) return with_kind(float{});

@@ -29,9 +29,9 @@ bool fits(Sizes... sizes) {
 }
 
 int64_t check_options(const slicekit_given &task) {
-  const bool blocks = task.kind == SLICEKIT_GIVEN_BLOCKS;
-  const bool low_rank = task.kind == SLICEKIT_GIVEN_LOW_RANK;
-  if (task.kind != SLICEKIT_GIVEN_DIAGONAL && !blocks && !low_rank) return SLICEKIT_BAD_OPTION;
+  const bool blocks = task.kind == SLICEKIT_BLOCKS;
+  const bool low_rank = task.kind == SLICEKIT_LOW_RANK;
+  if (task.kind != SLICEKIT_DIAGONAL && !blocks && !low_rank) return SLICEKIT_BAD_OPTION;
   if (task.real != 4 && task.real != 8) return SLICEKIT_BAD_OPTION;
   if (task.complex != 0 && task.complex != 1) return SLICEKIT_BAD_OPTION;
   if (task.complex && (blocks || low_rank)) return SLICEKIT_BAD_OPTION;
@@ -47,11 +47,11 @@ int64_t check_sizes(const slicekit_given &task) {
   if (task.threads < 1 || task.threads > MOST_THREADS) return SLICEKIT_BAD_SIZE;
   const int64_t batch = task.batch ? task.batch : 1;
   if (!fits(batch, task.length, task.dim, task.columns)) return SLICEKIT_BAD_SIZE;
-  if (task.kind == SLICEKIT_GIVEN_BLOCKS) {
+  if (task.kind == SLICEKIT_BLOCKS) {
     if (task.block < 1 || task.dim % task.block) return SLICEKIT_BAD_SIZE;
     if (!fits(batch, task.length, task.dim, task.block)) return SLICEKIT_BAD_SIZE;
   }
-  if (task.kind == SLICEKIT_GIVEN_LOW_RANK) {
+  if (task.kind == SLICEKIT_LOW_RANK) {
     if (!fits(batch, task.length, task.dim, task.rank)) return SLICEKIT_BAD_SIZE;
     if (!fits(task.rank, task.columns)) return SLICEKIT_BAD_SIZE;
   }
@@ -70,14 +70,14 @@ bool there(Arrays... arrays) {
 }
 
 bool transitions_are_there(const slicekit_given &task) {
-  if (task.kind == SLICEKIT_GIVEN_BLOCKS) return there(task.blocks);
-  if (task.kind == SLICEKIT_GIVEN_DIAGONAL) return there(task.diagonal);
+  if (task.kind == SLICEKIT_BLOCKS) return there(task.blocks);
+  if (task.kind == SLICEKIT_DIAGONAL) return there(task.diagonal);
   return there(task.diagonal, task.left, task.right);
 }
 
 bool transition_gradients_are_there(const slicekit_given &task) {
-  if (task.kind == SLICEKIT_GIVEN_BLOCKS) return there(task.in_blocks);
-  if (task.kind == SLICEKIT_GIVEN_DIAGONAL) return there(task.in_diagonal);
+  if (task.kind == SLICEKIT_BLOCKS) return there(task.in_blocks);
+  if (task.kind == SLICEKIT_DIAGONAL) return there(task.in_diagonal);
   return there(task.in_diagonal, task.in_left, task.in_right);
 }
 
@@ -105,16 +105,16 @@ int64_t check_gradients(const slicekit_given &task) {
 
 // The arrays of other kinds left out; blocks of size one are a diagonal.
 slicekit_given plain(slicekit_given task) {
-  if (task.kind == SLICEKIT_GIVEN_BLOCKS && task.block == 1) {
-    task.kind = SLICEKIT_GIVEN_DIAGONAL;
+  if (task.kind == SLICEKIT_BLOCKS && task.block == 1) {
+    task.kind = SLICEKIT_DIAGONAL;
     task.block = 0;
     task.diagonal = task.blocks;
     task.in_diagonal = task.in_blocks;
-  } else if (task.kind == SLICEKIT_GIVEN_BLOCKS) {
+  } else if (task.kind == SLICEKIT_BLOCKS) {
     task.diagonal = nullptr;
   }
-  if (task.kind != SLICEKIT_GIVEN_BLOCKS) task.blocks = nullptr;
-  if (task.kind != SLICEKIT_GIVEN_LOW_RANK) task.left = task.right = nullptr;
+  if (task.kind != SLICEKIT_BLOCKS) task.blocks = nullptr;
+  if (task.kind != SLICEKIT_LOW_RANK) task.left = task.right = nullptr;
   return task;
 }
 

@@ -1,6 +1,8 @@
 // The C interface of log-signatures: checks what it is given and chooses the instruction set.
 #include "slicekit_log_signatures.h"
 
+#include <cstring>
+
 #include "dispatch.hpp"
 
 using Sizes = slicekit_log_signatures_sizes;
@@ -33,8 +35,9 @@ int64_t words_below(const Sizes &sizes) {
   return sum;
 }
 
-int64_t fault_of_sizes(const Sizes *sizes) {
-  if (!sizes) return SLICEKIT_BAD_POINTER;
+int64_t fault_of_sizes(const slicekit_log_signatures *task) {
+  if (!task) return SLICEKIT_BAD_POINTER;
+  const Sizes *sizes = &task->sizes;
   if (sizes->real != 4 && sizes->real != 8) return SLICEKIT_BAD_OPTION;
   if (outside(sizes->channels, 1, MOST_WORDS)) return SLICEKIT_BAD_SIZE;
   if (outside(sizes->depth, 2, SLICEKIT_LOG_SIGNATURES_DEPTH)) return SLICEKIT_BAD_SIZE;
@@ -86,22 +89,21 @@ bool any_outside(const int64_t *values, int64_t count, int64_t limit) {
   return false;
 }
 
-int64_t fault_of_tables(const Sizes &sizes, const Tables *tables) {
-  if (!tables || !tables->places || !tables->split_starts || !tables->splits ||
-      !tables->prefixes || !tables->change_starts || !tables->change_columns ||
-      !tables->change_values)
+int64_t fault_of_tables(const Sizes &sizes, const Tables &tables) {
+  if (!tables.places || !tables.split_starts || !tables.splits || !tables.prefixes ||
+      !tables.change_starts || !tables.change_columns || !tables.change_values)
     return SLICEKIT_BAD_POINTER;
   const int64_t lower = words_below(sizes);
-  if (bad_starts(tables->split_starts, sizes.size, sizes.splits) ||
-      bad_starts(tables->change_starts, sizes.size, sizes.changes) ||
-      any_outside(tables->places, sizes.size, lower + sizes.top) ||
-      any_outside(tables->splits, 2 * sizes.splits, lower) ||
-      any_outside(tables->change_columns, sizes.changes, sizes.size))
+  if (bad_starts(tables.split_starts, sizes.size, sizes.splits) ||
+      bad_starts(tables.change_starts, sizes.size, sizes.changes) ||
+      any_outside(tables.places, sizes.size, lower + sizes.top) ||
+      any_outside(tables.splits, 2 * sizes.splits, lower) ||
+      any_outside(tables.change_columns, sizes.changes, sizes.size))
     return SLICEKIT_BAD_INDEX;
   int64_t shorter = 1, top = 0;
   for (int64_t level = 2; level < sizes.depth; ++level) shorter *= sizes.channels;
   for (int64_t i = 0; i < sizes.prefixes; ++i) {
-    const int64_t *prefix = tables->prefixes + 3 * i;
+    const int64_t *prefix = tables.prefixes + 3 * i;
     if (outside(prefix[0], 0, shorter - 1) || outside(prefix[1], 0, sizes.channels - 1) ||
         outside(prefix[2], 0, sizes.channels - 1))
       return SLICEKIT_BAD_INDEX;
@@ -110,48 +112,46 @@ int64_t fault_of_tables(const Sizes &sizes, const Tables *tables) {
   return top == sizes.top ? SLICEKIT_OK : SLICEKIT_BAD_INDEX;
 }
 
-int64_t fault_of_workspace(const Sizes &sizes, const void *workspace, int64_t bytes) {
-  if (!workspace) return SLICEKIT_BAD_POINTER;
-  return bytes < SLICEKIT_CALL(log_signatures_bytes, sizes) ? SLICEKIT_BAD_WORKSPACE : SLICEKIT_OK;
-}
-
-int64_t fault_of(const Sizes &sizes, const Tables *tables, const int64_t *edges,
-                 const void *workspace, int64_t bytes) {
-  if (const int64_t fault = fault_of_tables(sizes, tables)) return fault;
-  if (const int64_t fault = fault_of_edges(sizes, edges)) return fault;
-  return fault_of_workspace(sizes, workspace, bytes);
+int64_t fault_of(const slicekit_log_signatures &task) {
+  if (const int64_t fault = fault_of_tables(task.sizes, task.tables)) return fault;
+  if (const int64_t fault = fault_of_edges(task.sizes, task.edges)) return fault;
+  if (!task.work) return SLICEKIT_BAD_POINTER;
+  const int64_t needed = SLICEKIT_CALL(log_signatures_bytes, task.sizes);
+  return task.work_bytes < needed ? SLICEKIT_BAD_WORKSPACE : SLICEKIT_OK;
 }
 
 }  // namespace
 
 extern "C" {
 
-int64_t slicekit_log_signatures_workspace(const Sizes *sizes) {
-  return fault_of_sizes(sizes) ? 0 : SLICEKIT_CALL(log_signatures_bytes, *sizes);
+int64_t slicekit_log_signatures_workspace(const slicekit_log_signatures *task) {
+  return fault_of_sizes(task) ? 0 : SLICEKIT_CALL(log_signatures_bytes, task->sizes);
 }
 
-int64_t slicekit_log_signatures_forward(const Sizes *sizes, const Tables *tables,
-                                        const int64_t *edges, const void *increments,
-                                        void *coefficients, void *workspace, int64_t bytes) {
-  if (const int64_t fault = fault_of_sizes(sizes)) return fault;
-  if (sizes->batch * sizes->windows == 0) return SLICEKIT_OK;
-  if ((!increments && sizes->length) || !coefficients) return SLICEKIT_BAD_POINTER;
-  if (const int64_t fault = fault_of(*sizes, tables, edges, workspace, bytes)) return fault;
-  SLICEKIT_CALL(log_signatures_forward, *sizes, *tables, edges, increments, coefficients,
-                workspace);
+int64_t slicekit_log_signatures_forward(const slicekit_log_signatures *task) {
+  if (const int64_t fault = fault_of_sizes(task)) return fault;
+  const Sizes &sizes = task->sizes;
+  if (sizes.batch * sizes.windows == 0) return SLICEKIT_OK;
+  if ((!task->increments && sizes.length) || !task->coefficients) return SLICEKIT_BAD_POINTER;
+  if (const int64_t fault = fault_of(*task)) return fault;
+  SLICEKIT_CALL(log_signatures_forward, sizes, task->tables, task->edges, task->increments,
+                task->coefficients, task->work);
   return SLICEKIT_OK;
 }
 
-int64_t slicekit_log_signatures_pullback(const Sizes *sizes, const Tables *tables,
-                                         const int64_t *edges, const void *increments,
-                                         const void *in_coefficients, void *in_increments,
-                                         void *workspace, int64_t bytes) {
-  if (const int64_t fault = fault_of_sizes(sizes)) return fault;
-  if (sizes->batch * sizes->windows == 0 || sizes->length == 0) return SLICEKIT_OK;
-  if (!increments || !in_coefficients || !in_increments) return SLICEKIT_BAD_POINTER;
-  if (const int64_t fault = fault_of(*sizes, tables, edges, workspace, bytes)) return fault;
-  SLICEKIT_CALL(log_signatures_pullback, *sizes, *tables, edges, increments, in_coefficients,
-                in_increments, workspace);
+int64_t slicekit_log_signatures_backward(const slicekit_log_signatures *task) {
+  if (const int64_t fault = fault_of_sizes(task)) return fault;
+  const Sizes &sizes = task->sizes;
+  const int64_t numbers = sizes.batch * sizes.length * sizes.channels;
+  if (numbers == 0) return SLICEKIT_OK;
+  if (!task->in_increments) return SLICEKIT_BAD_POINTER;
+  // What lies in no window is left alone by the kernel.
+  if (task->edges) std::memset(task->in_increments, 0, numbers * sizes.real);
+  if (sizes.windows == 0) return SLICEKIT_OK;
+  if (!task->increments || !task->in_coefficients) return SLICEKIT_BAD_POINTER;
+  if (const int64_t fault = fault_of(*task)) return fault;
+  SLICEKIT_CALL(log_signatures_pullback, sizes, task->tables, task->edges, task->increments,
+                task->in_coefficients, task->in_increments, task->work);
   return SLICEKIT_OK;
 }
 

@@ -30,16 +30,18 @@ void run(const Frame &frame, int64_t given) {
   }
   const int64_t rows = x.dims[x.rank - 1];
   require(rows > 0, "slicekit: matrices without rows");
-  slicekit_exponential_sizes sizes{xla::real_of(x), numbers(x) / (rows * rows), rows, 1};
-  sizes.threads = xla::threads(10.0 * numbers(x) * rows);
-  const int64_t bytes = slicekit_exponential_workspace(&sizes);
-  xla::Workspace workspace(bytes);
+  slicekit_exponential task{};
+  task.sizes = {xla::real_of(x), numbers(x) / (rows * rows), rows, 1};
+  task.sizes.threads = xla::threads(10.0 * numbers(x) * rows);
+  task.work_bytes = slicekit_exponential_workspace(&task);
+  xla::Workspace workspace(task.work_bytes);
+  task.x = x.data, task.work = workspace.data;
   if (given == 1) {
-    xla::check(slicekit_exponential_forward(&sizes, x.data, y.data, workspace.data, bytes));
+    task.y = y.data;
+    xla::check(slicekit_exponential_forward(&task));
   } else {
-    const Buffer &in_y = *frame.arguments.buffers[1];
-    xla::check(slicekit_exponential_pullback(&sizes, x.data, in_y.data, y.data, workspace.data,
-                                             bytes));
+    task.in_y = frame.arguments.buffers[1]->data, task.in_x = y.data;
+    xla::check(slicekit_exponential_backward(&task));
   }
 }
 

@@ -6,8 +6,6 @@
 // Edges (paths, windows + 1) are there if `window` is 0. Axes in front of these are more paths.
 #include "slicekit_log_signatures.h"
 
-#include <cstring>
-
 #include "xla.hpp"
 
 namespace {
@@ -58,7 +56,8 @@ void run(const Frame &frame, bool backwards) {
               splits.count % 2 == 0,
           "slicekit: tables of different sizes");
 
-  slicekit_log_signatures_sizes sizes{};
+  slicekit_log_signatures task{};
+  auto &sizes = task.sizes;
   sizes.real = xla::real_of(increments), sizes.batch = paths(increments);
   sizes.length = increments.dims[increments.rank - 2];
   sizes.channels = increments.dims[increments.rank - 1];
@@ -74,23 +73,20 @@ void run(const Frame &frame, bool backwards) {
                           result.dims[result.rank - 2] == sizes.length &&
                           result.dims[result.rank - 1] == sizes.channels),
           "slicekit: a gradient of another shape or precision");
-  const slicekit_log_signatures_tables tables{
-      places.data,        split_starts.data,   splits.data,       prefixes.data,
-      change_starts.data, change_columns.data, change_values.data};
+  task.tables = {places.data,        split_starts.data,   splits.data,       prefixes.data,
+                 change_starts.data, change_columns.data, change_values.data};
   std::vector<int64_t> edges;
   if (cut) edges = edges_of(*frame.arguments.buffers[1], sizes.batch, sizes.windows);
-  const int64_t *given = cut ? edges.data() : nullptr;
-  const int64_t bytes = slicekit_log_signatures_workspace(&sizes);
-  xla::Workspace workspace(bytes);
+  task.edges = cut ? edges.data() : nullptr;
+  task.work_bytes = slicekit_log_signatures_workspace(&task);
+  xla::Workspace workspace(task.work_bytes);
+  task.increments = increments.data, task.work = workspace.data;
   if (!backwards) {
-    xla::check(slicekit_log_signatures_forward(&sizes, &tables, given, increments.data,
-                                               result.data, workspace.data, bytes));
+    task.coefficients = result.data;
+    xla::check(slicekit_log_signatures_forward(&task));
   } else {
-    // Increments that lie in no window are left alone by the kernel.
-    if (cut) std::memset(result.data, 0, sizes.batch * sizes.length * sizes.channels * sizes.real);
-    xla::check(slicekit_log_signatures_pullback(&sizes, &tables, given, increments.data,
-                                                coefficients.data, result.data, workspace.data,
-                                                bytes));
+    task.in_coefficients = coefficients.data, task.in_increments = result.data;
+    xla::check(slicekit_log_signatures_backward(&task));
   }
 }
 

@@ -257,13 +257,14 @@ void try_exponential(Trial &trial, std::mt19937 &source) {
         },
         [n](const Arrays<Real> &x, const Array<Real> &weights) {
           Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
-          const slicekit_exponential_sizes sizes = {sizeof(Real), count, n, 1};
-          std::vector<char> work(slicekit_exponential_workspace(&sizes));
-          const int64_t bytes = static_cast<int64_t>(work.size());
-          found.status = slicekit_exponential_forward(&sizes, x[0].data(), found.outputs.data(),
-                                                      work.data(), bytes);
-          found.status |= slicekit_exponential_pullback(
-              &sizes, x[0].data(), weights.data(), found.gradients[0].data(), work.data(), bytes);
+          slicekit_exponential task{};
+          task.sizes = {sizeof(Real), count, n, 1};
+          task.x = x[0].data(), task.y = found.outputs.data();
+          task.in_y = weights.data(), task.in_x = found.gradients[0].data();
+          std::vector<char> work(slicekit_exponential_workspace(&task));
+          task.work = work.data(), task.work_bytes = static_cast<int64_t>(work.size());
+          found.status = slicekit_exponential_forward(&task);
+          found.status |= slicekit_exponential_backward(&task);
           return found;
         });
   }
@@ -274,7 +275,7 @@ template <class Real>
 void try_given(Trial &trial, std::mt19937 &source, int64_t kind, int64_t n, int64_t columns,
                int64_t block, int64_t rank) {
   const int64_t steps = BATCH * LENGTH, size = n * columns;
-  const bool diagonal = kind != SLICEKIT_GIVEN_BLOCKS;
+  const bool diagonal = kind != SLICEKIT_BLOCKS;
   const Arrays<double> leaves = {random_numbers(source, diagonal ? steps * n : 0, 0.5),
                                  random_numbers(source, steps * n * block, 0.3),
                                  random_numbers(source, steps * n * rank, 0.3),
@@ -326,12 +327,12 @@ void try_given(Trial &trial, std::mt19937 &source, int64_t kind, int64_t n, int6
 template <class Real>
 void try_given_kinds(Trial &trial, std::mt19937 &source) {
   for (int64_t columns : {1, 3, 37}) {
-    try_given<Real>(trial, source, SLICEKIT_GIVEN_DIAGONAL, 19, columns, 0, 0);
+    try_given<Real>(trial, source, SLICEKIT_DIAGONAL, 19, columns, 0, 0);
     for (int64_t block : {2, 4, 9}) {
-      try_given<Real>(trial, source, SLICEKIT_GIVEN_BLOCKS, 36, columns, block, 0);
+      try_given<Real>(trial, source, SLICEKIT_BLOCKS, 36, columns, block, 0);
     }
     for (int64_t rank : {1, 4, 9}) {
-      try_given<Real>(trial, source, SLICEKIT_GIVEN_LOW_RANK, 19, columns, 0, rank);
+      try_given<Real>(trial, source, SLICEKIT_LOW_RANK, 19, columns, 0, rank);
     }
   }
 }
@@ -665,18 +666,17 @@ void try_log_signatures(Trial &trial, std::mt19937 &source) {
       },
       [=](const Arrays<Real> &x, const Array<Real> &weights) {
         Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
-        const slicekit_log_signatures_sizes sizes = {
+        slicekit_log_signatures task{};
+        task.sizes = {
             sizeof(Real), BATCH, LENGTH, d, 2, 1, LENGTH, size, areas, d - 1, areas, size, 1};
-        const slicekit_log_signatures_tables tables = {
-            places.data(), split_starts.data(), splits.data(), prefixes.data(),
-            starts.data(), columns.data(),      values.data()};
-        std::vector<char> work(slicekit_log_signatures_workspace(&sizes));
-        const int64_t bytes = static_cast<int64_t>(work.size());
-        found.status = slicekit_log_signatures_forward(&sizes, &tables, nullptr, x[0].data(),
-                                                       found.outputs.data(), work.data(), bytes);
-        found.status |= slicekit_log_signatures_pullback(&sizes, &tables, nullptr, x[0].data(),
-                                                         weights.data(), found.gradients[0].data(),
-                                                         work.data(), bytes);
+        task.tables = {places.data(), split_starts.data(), splits.data(), prefixes.data(),
+                       starts.data(), columns.data(),      values.data()};
+        task.increments = x[0].data(), task.coefficients = found.outputs.data();
+        task.in_coefficients = weights.data(), task.in_increments = found.gradients[0].data();
+        std::vector<char> work(slicekit_log_signatures_workspace(&task));
+        task.work = work.data(), task.work_bytes = static_cast<int64_t>(work.size());
+        found.status = slicekit_log_signatures_forward(&task);
+        found.status |= slicekit_log_signatures_backward(&task);
         return found;
       });
 }

@@ -7,8 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicekit.native import available, library, reason
-from slicekit.native.exponential import FEW, LARGEST, LARGEST_OF_FEW, forward, obstacle, pullback
+from slicekit.native import available, reason
+from slicekit.native.exponential import (
+    FEW,
+    LARGEST,
+    LARGEST_OF_FEW,
+    Task,
+    forward,
+    obstacle,
+    pullback,
+)
+from slicekit.native.kernel import function
 from slicekit.structures.exponential import matrix_exponential
 
 pytestmark = [
@@ -232,20 +241,16 @@ def status(
     spare: int = 0,
 ) -> tuple[int, int]:
     """What the two functions return; `spare` bytes more than needed are offered as work space."""
-    found = library()
-    assert found is not None
-    sizes = ctypes.byref((ctypes.c_int64 * 4)(real, count, rows, threads))
-    found.c.slicekit_exponential_workspace.restype = ctypes.c_int64
-    needed = found.c.slicekit_exponential_workspace(sizes)
-    arrays = [torch.zeros(64, dtype=torch.float64) for _ in range(3)]
-    workspace = torch.zeros(max(needed, 1), dtype=torch.uint8)
-    x, y, z, space = (
-        ctypes.c_void_p(t.data_ptr() if given else None) for t in (*arrays, workspace)
-    )
-    size = ctypes.c_int64(needed + spare)
+    task = Task(real, count, rows, threads)
+    arrays = {name: torch.zeros(64, dtype=torch.float64) for name in ("x", "y", "in_y", "in_x")}
+    needed = function("slicekit_exponential_workspace")(ctypes.byref(task))
+    arrays["work"] = torch.zeros(max(needed, 1), dtype=torch.uint8)
+    for name, x in arrays.items():
+        setattr(task, name, x.data_ptr() if given else None)
+    task.work_bytes = needed + spare
     return (
-        found.c.slicekit_exponential_forward(sizes, x, y, space, size),
-        found.c.slicekit_exponential_pullback(sizes, x, y, z, space, size),
+        function("slicekit_exponential_forward")(ctypes.byref(task)),
+        function("slicekit_exponential_backward")(ctypes.byref(task)),
     )
 
 

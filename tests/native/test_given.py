@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicekit.native import available, library, reason
+from slicekit.native import available, kernel, library, reason
 from slicekit.native.given import Task, chunk_size
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.sources import FromTransitions
@@ -353,8 +353,8 @@ def call(function: str, task: Task | None) -> int:
         ({"rank": 0}, BAD_SIZE),
         ({"threads": 0}, BAD_SIZE),
         ({"threads": 10**6}, BAD_SIZE),
-        ({"kind": 1, "rank": 0, "block": 2}, BAD_SIZE),
-        ({"kind": 1, "rank": 0}, BAD_SIZE),
+        ({"kind": kernel.Kind.BLOCKS, "rank": 0, "block": 2}, BAD_SIZE),
+        ({"kind": kernel.Kind.BLOCKS, "rank": 0}, BAD_SIZE),
         ({"kind": 3}, BAD_OPTION),
         ({"kind": -1}, BAD_OPTION),
         ({"real": 2}, BAD_OPTION),

@@ -6,8 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicekit.native import available, library, reason
-from slicekit.native.log_signatures import _SIZES, _tables, forward, obstacle, pullback
+from slicekit.native import available, reason
+from slicekit.native.kernel import function
+from slicekit.native.log_signatures import (
+    SIZES,
+    TABLES,
+    Tables,
+    Task,
+    _tables,
+    forward,
+    obstacle,
+    pullback,
+)
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
 from slicekit.paths.window_signatures import in_torch, run_windows
 from tests.operator_checks import check_operators
@@ -190,8 +200,6 @@ def test_threads_change_no_bit(length: int) -> None:
 
 def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: int) -> int:
     """What the forward pass returns for a small sound problem with some sizes changed."""
-    found = library()
-    assert found is not None
     basis = hall(2, 2)
     tables = _tables(basis)
     sizes = {
@@ -200,19 +208,17 @@ def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: i
         **{"threads": 1},
         **changed,
     }
-    numbers = ctypes.byref((ctypes.c_int64 * len(_SIZES))(*(sizes[name] for name in _SIZES)))
+    task = Task(*(sizes[name] for name in SIZES))
+    task.tables = Tables(*(tables[name].data_ptr() for name in TABLES))
     edges = None if edge is None else torch.tensor([[0, edge, 4]])
-    found.c.slicekit_log_signatures_workspace.restype = ctypes.c_int64
-    needed = found.c.slicekit_log_signatures_workspace(numbers)
-    arrays = [torch.zeros(8), torch.zeros(6), torch.zeros(max(needed, 1), dtype=torch.uint8)]
-    pointers = [ctypes.c_void_p(x.data_ptr() if given else None) for x in arrays]
-    return found.c.slicekit_log_signatures_forward(
-        numbers,
-        ctypes.byref(tables.pointers()),
-        ctypes.c_void_p(None if edges is None else edges.data_ptr()),
-        *pointers,
-        ctypes.c_int64(needed + spare),
-    )
+    task.edges = None if edges is None else edges.data_ptr()
+    needed = function("slicekit_log_signatures_workspace")(ctypes.byref(task))
+    arrays = {"increments": torch.zeros(8), "coefficients": torch.zeros(6)}
+    arrays["work"] = torch.zeros(max(needed, 1), dtype=torch.uint8)
+    for name, x in arrays.items():
+        setattr(task, name, x.data_ptr() if given else None)
+    task.work_bytes = needed + spare
+    return function("slicekit_log_signatures_forward")(ctypes.byref(task))
 
 
 def test_faults_are_named() -> None:

@@ -1,12 +1,12 @@
-"""Exponentials of small matrices, and their derivative, by the shared library."""
+"""Exponentials of small matrices: the mirror of native/include/slicekit_exponential.h."""
 
-import ctypes
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from slicekit.native.kernel import REAL, address, function, plain
-from slicekit.native.library import check, unsuited
+from slicekit.native import kernel
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
 LARGEST = 64
@@ -17,9 +17,21 @@ LARGEST_OF_FEW = 48
 
 FEW = 8
 
+KERNEL = Kernel("exponential", "slicekit_exponential_workspace")
 
-class _Sizes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("real", "count", "rows", "threads")]
+
+class Task(kernel.Task):
+    """`slicekit_exponential` of slicekit_exponential.h; the batch are its matrices."""
+
+    _fields_: ClassVar = [
+        *sizes("real", "batch", "rows", "threads"),
+        *addresses("x", "y", "in_y", "in_x"),
+        *WORK,
+    ]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of matrices and exponentials."""
+        return dict.fromkeys(("x", "y"), (self.batch, self.rows, self.rows))
 
 
 def obstacle(a: Tensor) -> str | None:
@@ -36,7 +48,7 @@ def forward(a: Tensor) -> Tensor:
     Raises:
         RuntimeError: if n is 0 or far too large for the library.
     """
-    return _call("slicekit_exponential_forward", a)
+    return _made("forward", "y", {"x": a})
 
 
 def pullback(a: Tensor, gradient: Tensor) -> Tensor:
@@ -45,19 +57,13 @@ def pullback(a: Tensor, gradient: Tensor) -> Tensor:
     Raises:
         RuntimeError: if n is 0 or far too large for the library.
     """
-    return _call("slicekit_exponential_pullback", a, gradient)
+    return _made("backward", "in_x", {"x": a, "in_y": gradient})
 
 
-def _call(name: str, *arrays: Tensor) -> Tensor:
-    arrays = tuple(plain(x) for x in arrays)
-    result, rows = torch.empty_like(arrays[0]), arrays[0].shape[-1]
-    count = arrays[0].shape[:-2].numel()
-    team = threads(10 * count * rows**3)
-    sizes = ctypes.byref(_Sizes(result.itemsize, count, rows, team))
-    measured = function("slicekit_exponential_workspace")(sizes)
-    work = torch.empty(measured, dtype=torch.uint8, device="cpu")
-    expected = (*arrays[0].shape[:-2], rows, rows), REAL.get(result.itemsize, torch.float32)
-    given = [address("matrices", x, expected) for x in (*arrays, result)]
-    pointers = [ctypes.c_void_p(x) for x in (*given, work.data_ptr())]
-    check(function(name)(sizes, *pointers, ctypes.c_int64(measured)), name)
-    return result
+def _made(way: str, name: str, given: dict[str, Tensor]) -> Tensor:
+    """What a pass makes of matrices of one shape."""
+    shape, rows = given["x"].shape, given["x"].shape[-1]
+    count = shape[:-2].numel()
+    task = Task(given["x"].itemsize, count, rows, threads(10 * count * rows**3))
+    flat = {key: x.reshape(count, *x.shape[-2:]) for key, x in given.items()}
+    return KERNEL.make(way, task, flat, (name,))[name].view(shape)

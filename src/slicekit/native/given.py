@@ -15,7 +15,6 @@ from slicekit.native.kernel import (
     WORK,
     Expected,
     Kernel,
-    Kind,
     addresses,
     function,
     sizes,
@@ -32,10 +31,6 @@ OPERANDS = (
 )
 RESULTS = ("outputs", "last", "factors", "starts")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
-
-
-NUMBERS = {Kind.DIAGONAL: 0, Kind.BLOCKS: 1, Kind.LOW_RANK: 2}
-"""Kinds as this kernel counts them."""
 
 KERNEL = Kernel("given", "slicekit_given_{way}_work")
 

@@ -18,7 +18,7 @@ from slicekit.native.library import check, library
 
 
 class Kind(IntEnum):
-    """What a kernel can take A or M to be; native/include says what each is made of."""
+    """What a kernel can take A or M to be, as slicekit.h counts them."""
 
     BLOCKS = 0
     SKEW = 1
@@ -170,8 +170,8 @@ class Task(Structure):
         return arrays | {name: (x, torch.int64) for name, x in self.whole().items()}
 
     def dtype(self) -> torch.dtype:
-        """Of floating arrays."""
-        return REAL[self.real]
+        """Of floating arrays; others than kernels take do not fit it, and are refused."""
+        return REAL.get(self.real, torch.float32)
 
 
 def windows(length: int, rescale: int) -> int:

@@ -1,31 +1,55 @@
-"""Log-signatures of windows, and their derivative, by the shared library."""
+"""Log-signatures of windows: the mirror of native/include/slicekit_log_signatures.h."""
 
-import ctypes
-from dataclasses import dataclass
+from ctypes import Structure
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
-from slicekit.native.kernel import REAL, address, function, plain
-from slicekit.native.library import check, unsuited
+from slicekit.native import kernel
+from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.library import unsuited
 from slicekit.native.threads import threads
 
 DEEPEST = 16
 """The largest depth that the library takes."""
 
-
-_SIZES = (
+SIZES = (
     *("real", "batch", "length", "channels", "depth", "windows", "window"),
     *("size", "top", "prefixes", "splits", "changes", "threads"),
 )
-
-_POINTERS = (
+TABLES = (
     *("places", "split_starts", "splits", "prefixes"),
     *("change_starts", "change_columns", "change_values"),
 )
+ARRAYS = ("edges", "increments", "coefficients", "in_coefficients", "in_increments")
+
+KERNEL = Kernel("log_signatures", "slicekit_log_signatures_workspace")
+
+
+class Tables(Structure):
+    """`slicekit_log_signatures_tables`: what the library needs to know of a basis."""
+
+    _fields_: ClassVar = addresses(*TABLES)
+
+
+class Task(kernel.Task):
+    """`slicekit_log_signatures` of slicekit_log_signatures.h."""
+
+    _fields_: ClassVar = [*sizes(*SIZES), ("tables", Tables), *addresses(*ARRAYS), *WORK]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of paths and coefficients."""
+        return {
+            "increments": (self.batch, self.length, self.channels),
+            "coefficients": (self.batch, self.windows, self.size),
+        }
+
+    def whole(self) -> dict[str, tuple[int, ...]]:
+        """Edges."""
+        return {"edges": (self.batch, self.windows + 1)}
 
 
 class Basis(Protocol):
@@ -57,14 +81,6 @@ class Basis(Protocol):
         ...
 
 
-class _Sizes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in _SIZES]
-
-
-class _Pointers(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in _POINTERS]
-
-
 def obstacle(increments: Tensor, basis: Basis) -> str | None:
     """Why there is no kernel for increments (batch, length, channels); None if there is."""
     if basis.channels < 2 or not 1 < basis.depth <= DEEPEST:
@@ -85,10 +101,9 @@ def forward(increments: Tensor, basis: Basis, window: int, edges: Tensor | None)
     Raises:
         RuntimeError: if edges leave their range, or a size is far too large for the library.
     """
-    windows = window_count(increments, window, edges)
-    result = increments.new_empty(increments.shape[0], windows, basis.size)
-    _call("slicekit_log_signatures_forward", increments, basis, window, edges, (), result)
-    return result
+    task = _task(increments, basis, window, edges)
+    given = {"increments": increments, "edges": edges}
+    return KERNEL.make("forward", task, given, ("coefficients",))["coefficients"]
 
 
 def pullback(
@@ -99,11 +114,9 @@ def pullback(
     Raises:
         RuntimeError: as `forward` does.
     """
-    increments = plain(increments)
-    result = torch.empty_like(increments) if edges is None else torch.zeros_like(increments)
-    gradients = (plain(gradient),)
-    _call("slicekit_log_signatures_pullback", increments, basis, window, edges, gradients, result)
-    return result
+    task = _task(increments, basis, window, edges)
+    given = {"increments": increments, "edges": edges, "in_coefficients": gradient}
+    return KERNEL.make("backward", task, given, ("in_increments",))["in_increments"]
 
 
 def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
@@ -113,71 +126,27 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
     return (increments.shape[1] + window - 1) // window
 
 
-def _call(
-    name: str,
-    increments: Tensor,
-    basis: Basis,
-    window: int,
-    edges: Tensor | None,
-    gradients: tuple[Tensor, ...],
-    result: Tensor,
-) -> None:
-    tables = _tables(basis)
-    increments = plain(increments)
-    edges = None if edges is None else edges.contiguous()
-    batch, length, channels = increments.shape
-    windows = window_count(increments, window, edges)
-    real = REAL.get(increments.itemsize, torch.float32)
-    path, signatures = (batch, length, basis.channels), (batch, windows, basis.size)
-    arrays = [
-        address("increments", increments, (path, real)),
-        *(address("gradient", x, (signatures, real)) for x in gradients),
-        address("result", result, (path if gradients else signatures, real)),
-    ]
-    given = None
-    if edges is not None:
-        given = address("edges", edges, ((batch, windows + 1), torch.int64))
-    sizes = ctypes.byref(
-        _Sizes(
-            *(increments.itemsize, batch, length, channels, basis.depth),
-            *(windows, 0 if edges is not None else window),
-            *(basis.size, basis.sizes[-1], len(tables.prefixes)),
-            *(len(tables.splits), len(tables.change_columns)),
-            threads(increments.numel() * basis.size),
-        )
+def _task(increments: Tensor, basis: Basis, window: int, edges: Tensor | None) -> Task:
+    """The sizes, and the tables of the basis."""
+    tables, (batch, length, _) = _tables(basis), increments.shape
+    task = Task(
+        *(increments.itemsize, batch, length, basis.channels, basis.depth),
+        *(window_count(increments, window, edges), 0 if edges is not None else window),
+        *(basis.size, basis.sizes[-1], len(tables["prefixes"])),
+        *(len(tables["splits"]), len(tables["change_columns"])),
+        threads(increments.numel() * basis.size),
     )
-    measured = function("slicekit_log_signatures_workspace")(sizes)
-    work = torch.empty(measured, dtype=torch.uint8, device="cpu")
-    pointers = [ctypes.c_void_p(x) for x in (given, *arrays, work.data_ptr())]
-    told = ctypes.byref(tables.pointers())
-    check(function(name)(sizes, told, *pointers, ctypes.c_int64(measured)), name)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """What the library needs to know of a basis; see its header."""
-
-    places: Tensor
-    split_starts: Tensor
-    splits: Tensor
-    prefixes: Tensor
-    change_starts: Tensor
-    change_columns: Tensor
-    change_values: Tensor
-
-    def pointers(self) -> _Pointers:
-        return _Pointers(*(getattr(self, name).data_ptr() for name in _POINTERS))
+    task.tables = Tables(*(tables[name].data_ptr() for name in TABLES))
+    return task
 
 
 @lru_cache(maxsize=64)
-def _tables(basis: Basis) -> _Tables:
+def _tables(basis: Basis) -> dict[str, Tensor]:
+    """The tables of a basis by name; see the header."""
     words = word_tables(basis.channels, basis.depth)
-    return _Tables(
-        places=torch.from_numpy(words.places),
-        split_starts=torch.from_numpy(words.split_starts),
-        splits=torch.from_numpy(words.splits),
-        prefixes=torch.from_numpy(words.prefixes),
-        change_starts=torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
-        change_columns=basis.change.columns,
-        change_values=basis.change.values,
-    )
+    names = ("places", "split_starts", "splits", "prefixes")
+    return {name: torch.from_numpy(getattr(words, name)) for name in names} | {
+        "change_starts": torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
+        "change_columns": basis.change.columns,
+        "change_values": basis.change.values,
+    }

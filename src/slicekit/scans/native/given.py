@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from slicekit.native.given import KERNEL, NUMBERS, RESULTS, Task, chunk_size
+from slicekit.native.given import KERNEL, RESULTS, Task, chunk_size
 from slicekit.native.kernel import Kind
 from slicekit.native.threads import threads
 from slicekit.scans.base import Passes
@@ -102,7 +102,7 @@ class GivenPasses(Passes):
         kind = KINDS[_names(self.transition)]
         width = 1 if kind == Kind.DIAGONAL else thin.shape[-1]
         task = Task(
-            kind=NUMBERS[kind],
+            kind=kind,
             real=dtype.to_real().itemsize,
             complex=int(dtype.is_complex),
             batch=batch,
