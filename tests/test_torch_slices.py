@@ -1,5 +1,6 @@
-"""`solve` against torch-slices with the same weights: every scan, both of its execution modes.
+"""`solve` against torch-slices with the same weights, in both of its execution modes.
 
+By the loop and by the scan that is chosen: that all scans agree is what tests/scans is about.
 Here its weights are handed to `solve` as differentiable views, and gradients are taken in the very
 same tensors. Whole models are compared in `test_converters.py`.
 """
@@ -12,9 +13,7 @@ import torch
 from torch import Tensor
 
 from slicekit import (
-    Associative,
     BlockDiagonal,
-    Chunked,
     Dense,
     Diagonal,
     DiagonalDense,
@@ -41,9 +40,6 @@ BLOCKS = {"diagonal": 1, "blocks": 4, "dense": DIM, "diagonal-dense": 5}
 FLOWS = {"euler": Euler(), "matrix_exp": Exponential()}
 SCANS: dict[str, Scan | None] = {
     "recurrent": Recurrent(),
-    "associative": Associative(),
-    "chunked": Chunked(),
-    "chunked-4": Chunked(4),
     "chosen": None,
 }
 Answers = dict[str, Tensor]

@@ -47,10 +47,19 @@ def assert_as_by_hand(layer: SLiCE, x: torch.Tensor) -> None:
 
 
 @every_structure
+@every_initial
+@every_mode
+def test_forward_of_every_structure_is_the_loop_over_dense_matrices(
+    name: str, initial: str, mode: str
+) -> None:
+    assert_as_by_hand(make_layer(name, initial=initial, mode=mode), make_input())
+
+
+@pytest.mark.parametrize("name", ["blocks", "dplr", "orthogonal-sum"])
 @every_drive
 @every_initial
 @every_mode
-def test_forward_is_the_loop_over_dense_matrices(
+def test_forward_along_every_drive_is_the_loop_over_dense_matrices(
     name: str, drive: str, initial: str, mode: str
 ) -> None:
     assert_as_by_hand(make_layer(name, drive, initial, mode), make_input())
