@@ -45,11 +45,11 @@ SLICEKIT_INLINE void put(Real *in_m, Vector<Real> x) {
   if constexpr (TAKEN != LEFT) store(in_m, TAKEN == ADDED ? load(in_m) + x : x);
 }
 
-// next += g + A^T g, and in_m (+)= g h^T in every block; in_m may be m.
+// next = add + g + A^T g, and in_m (+)= g h^T in every block; in_m may be m, and add next.
 template <int W, Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *in_m,
                                     ptrdiff_t panel, ptrdiff_t in_panel, const Real *g,
-                                    const Real *h, Real *next) {
+                                    const Real *h, const Real *add, Real *next) {
   constexpr int V = WIDTH<Real>, N = LANES<Real>;
   for (int64_t q = 0; q < groups; ++q) {
     if constexpr (W <= V) {
@@ -65,7 +65,7 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
             put<TAKEN, Real>(in_m + j * in_panel + AT, own * spread_from<W, j, v>(h));
           }
         });
-        store(next + AT, load(next + AT) + own + block_sums<W, Real>(x));
+        store(next + AT, load(add + AT) + own + block_sums<W, Real>(x));
       });
     } else {
       unrolled<N / V>([&](auto vector) {
@@ -85,10 +85,10 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
             });
           }
         });
-        store(next + AT, load(next + AT) + load(g + AT) + block_sums<V, Real>(x));
+        store(next + AT, load(add + AT) + load(g + AT) + block_sums<V, Real>(x));
       });
     }
-    g += N, h += N, next += N, m += b * panel, in_m += b * in_panel;
+    g += N, h += N, add += N, next += N, m += b * panel, in_m += b * in_panel;
   }
 }
 
@@ -193,7 +193,7 @@ SLICEKIT_NOINLINE void adjoint_blocks(const Part &part, const Real *m, Real *in_
   }
   with_width<Real>(part, [&](auto width, int b) {
     adjoint_groups<decltype(width)::value, TAKEN>(part.padded / LANES<Real>, b, m, in_m, panel,
-                                                in_panel, g, h, next);
+                                                in_panel, g, h, next, next);
   });
 }
 

@@ -8,8 +8,6 @@
 #include "lanes.hpp"
 #include "scales.hpp"
 
-#define SLICEKIT_INLINE_LAMBDA __attribute__((always_inline))
-
 namespace slicekit {
 namespace SLICEKIT_ISA {
 namespace given {

@@ -4,7 +4,7 @@
 
 #include "chunks.hpp"
 #include "shard_product.hpp"
-#include "token_groups.hpp"
+#include "token_strips.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -221,8 +221,8 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   clear(pass.in_table + slot * numbers, numbers);
   if (by_lane_groups(pass.q, plan)) {
     return pass.q.in_parameters || pass.q.in_increments
-               ? run_token_groups_back<ADDED>(pass, table, gradients, first, stop)
-               : run_token_groups_back<LEFT>(pass, table, gradients, first, stop);
+               ? run_token_strips_back<ADDED>(pass, table, gradients, first, stop)
+               : run_token_strips_back<LEFT>(pass, table, gradients, first, stop);
   }
   for (int64_t b = first; b < stop; ++b) {
     for (int64_t c = 0; c < pass.q.columns; ++c) {
@@ -289,7 +289,7 @@ void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
       const Panels<Real> table = rows_of_table(pass, pass.table);
 #pragma omp for schedule(static)
       for (int64_t slot = 0; slot < plan.slots; ++slot) {
-        run_token_groups(pass, table, slot * plan.tasks / plan.slots,
+        run_token_strips(pass, table, slot * plan.tasks / plan.slots,
                          (slot + 1) * plan.tasks / plan.slots);
       }
       return;

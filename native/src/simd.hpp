@@ -13,6 +13,7 @@
 
 #define SLICEKIT_INLINE inline __attribute__((always_inline))
 #define SLICEKIT_NOINLINE __attribute__((noinline))
+#define SLICEKIT_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace slicekit {
 namespace SLICEKIT_ISA {

@@ -21,6 +21,9 @@ FILLED: list[Structure] = [
     *(sk.WalshHadamard(dim) for dim in (1, 2, 8, 16, 32, 64, 128, 1024)),
 ]
 
+STRIPS: list[Structure] = [sk.BlockDiagonal(720, 4), sk.Orthogonal(592, 4)]
+"""So many lane groups that they are run through in several strips, which are not of one width."""
+
 
 def _run(
     structure: Structure, dtype: torch.dtype, scan: Scan, trained: bool, length: int
@@ -41,7 +44,7 @@ def _run(
     return [h.detach(), last.detach(), *torch.autograd.grad(loss, leaves)]
 
 
-@pytest.mark.parametrize("structure", FILLED, ids=str)
+@pytest.mark.parametrize("structure", FILLED + STRIPS, ids=str)
 @pytest.mark.usefixtures("every_isa", "poisoned_memory")
 def test_tokens_are_the_loop_in_values_and_gradients(structure: Structure) -> None:
     expected = _run(structure, torch.float64, sk.Recurrent(), True, 5)
@@ -55,7 +58,7 @@ def test_tokens_are_the_loop_in_values_and_gradients(structure: Structure) -> No
             )
 
 
-@pytest.mark.parametrize("structure", [FILLED[2], FILLED[7]], ids=str)
+@pytest.mark.parametrize("structure", [FILLED[2], FILLED[7], *STRIPS], ids=str)
 @pytest.mark.usefixtures("every_isa", "poisoned_memory")
 def test_the_same_with_frozen_parameters_and_after_norms_were_restored(
     structure: Structure,

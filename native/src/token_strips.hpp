@@ -1,0 +1,182 @@
+// Steps by the rows of a table (tokens) through small blocks, one strip of the state at a time.
+//
+// Blocks of a lane group know nothing of the others, so that all steps of all sequences can be run
+// through a strip, some neighbouring lane groups, before the next. What the table holds of it stays
+// in the second-level cache then, and so do its gradients. States stream past them, in the order in
+// which they lie in memory, and are asked for ahead of time into that cache too: the first-level one
+// has no room for them.
+#pragma once
+
+#include "panels.hpp"
+
+namespace slicekit {
+namespace SLICEKIT_ISA {
+
+// What the table and its gradients may take of the cache for a strip, and its most lane groups.
+constexpr int64_t STRIP_BYTES = 512 << 10, STRIP_GROUPS = 32;
+
+// In a strip of fewer lane groups a few sequences take turns: the steps of one wait for each other.
+constexpr int64_t NARROW_STRIP = 4, TURNS = 4;
+
+// Steps ahead of time that memory is asked for.
+constexpr int64_t AHEAD = 8;
+
+// Whether all steps of a pass can be run like that.
+inline bool by_lane_groups(const slicekit_panels &q, const Plan &plan) {
+  if (!q.vocabulary || q.columns > 1 || q.rescale || q.inputs || q.product) return false;
+  const Layout &layout = plan.layout[0];
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    if (!part.is_blocks() || part.size * q.real > 64) return false;
+  }
+  return layout.direct;
+}
+
+// Some lane groups of one part, and the arrays of the sequences in them.
+template <class Real>
+struct TokenStrip {
+  static constexpr int64_t N = LANES<Real>;
+
+  const Pass<Real> &pass;
+  const slicekit_panels &q;
+  const Part &part;
+  Panels<Real> table, gradients;  // from the first panel of the strip on
+  int64_t at, groups;             // in a state
+
+  const Real *before(int64_t b, int64_t t) const {
+    return t ? static_cast<const Real *>(q.states) + (b * q.length + t - 1) * q.dim + at
+             : static_cast<const Real *>(q.state) + b * q.dim + at;
+  }
+  Real *after(int64_t b, int64_t t) const {
+    return static_cast<Real *>(q.states) + (b * q.length + t) * q.dim + at;
+  }
+  const Real *in_states(int64_t b, int64_t t) const {
+    return static_cast<const Real *>(q.in_states) + (b * q.length + t) * q.dim + at;
+  }
+  int64_t token(int64_t b, int64_t t) const { return pass.token(b, t); }
+
+  int64_t turns() const { return groups < NARROW_STRIP ? TURNS : 1; }
+  int64_t width() const { return groups * N; }
+  int64_t blocks() const { return width() / part.width; }
+
+  // Asks for the strip of one of all sequences' states, counted through them, if there is one. Not
+  // inlined it would be left out, as a function that does nothing.
+  SLICEKIT_INLINE void ask_for(const void *states, int64_t row) const {
+    if (row < 0 || row >= q.batch * q.length) return;
+    const Real *from = static_cast<const Real *>(states) + row * q.dim + at;
+    for (int64_t g = 0; g < groups; ++g) __builtin_prefetch(from + g * N, 0, 2);
+  }
+
+  void norms_of(const Real *h, Real *norms) const {
+    for (int64_t k = 0; k < blocks(); ++k) {
+      norms[k] = 0;
+      for (int64_t i = 0; i < part.size; ++i) norms[k] += h[k * part.width + i] * h[k * part.width + i];
+    }
+  }
+
+  // Sequences first, ..., stop - 1, which are turns() at most.
+  template <int W>
+  SLICEKIT_INLINE void run(int b_size, int64_t first, int64_t stop) const {
+    const bool rotates = q.restore && part.kind == SLICEKIT_SKEW;
+    Real norms[STRIP_GROUPS * N];
+    for (int64_t b = first; rotates && b < stop; ++b) norms_of(before(b, 0), norms + (b - first) * blocks());
+    for (int64_t t = 0; t < q.length; ++t) {
+      for (int64_t b = first; b < stop; ++b) {
+        ask_for(q.states, b * q.length + t + AHEAD);
+        step_groups<W>(groups, b_size, table.of(0, token(b, t)), table.panel, before(b, t), after(b, t));
+      }
+      if (!rotates || (t + 1) % q.restore) continue;
+      for (int64_t b = first; b < stop; ++b) {
+        for (int64_t k = 0; k < blocks(); ++k) {
+          restore_block(after(b, t) + k * part.width, part.size, norms[(b - first) * blocks() + k]);
+        }
+      }
+    }
+  }
+
+  template <int W, Taken TAKEN>
+  SLICEKIT_INLINE void run_back(int b_size, int64_t first, int64_t stop) const {
+    static const Real nothing[STRIP_GROUPS * N] = {};
+    Real carried[2][STRIP_GROUPS * N];
+    for (int64_t b = first; b < stop; ++b) {
+      const Real *own = in_states(b, q.length - 1);
+      const Real *last = q.in_last ? static_cast<const Real *>(q.in_last) + b * q.dim + at : nullptr;
+      Real *carry = carried[0] + (b - first) * width();
+      for (int64_t l = 0; l < width(); ++l) carry[l] = last ? own[l] + last[l] : own[l];
+    }
+    int now = 0;
+    for (int64_t t = q.length - 1; t >= 0; --t, now = 1 - now) {
+      for (int64_t b = stop - 1; b >= first; --b) {
+        ask_for(q.states, b * q.length + t - 1 - AHEAD);
+        ask_for(q.in_states, b * q.length + t - 1 - AHEAD);
+        const int64_t v = token(b, t), turn = (b - first) * width();
+        adjoint_groups<W, TAKEN>(groups, b_size, table.of(0, v), gradients.of(0, v), table.panel,
+                                 gradients.panel, carried[now] + turn, before(b, t),
+                                 t ? in_states(b, t - 1) : nothing, carried[1 - now] + turn);
+      }
+    }
+    for (int64_t b = first; b < stop; ++b) {
+      Real *to = static_cast<Real *>(q.in_state) + b * q.dim + at;
+      const Real *carry = carried[now] + (b - first) * width();
+      for (int64_t l = 0; l < width(); ++l) to[l] = carry[l];
+    }
+  }
+};
+
+// Lane groups of a part that make up a strip, all of about the same width.
+template <class Real>
+inline int64_t groups_of_strip(const Part &part, int64_t rows_of_group) {
+  const int64_t groups = part.padded / LANES<Real>;
+  const int64_t bytes = rows_of_group * part.size * LANES<Real> * int64_t(sizeof(Real));
+  const int64_t fit = most<int64_t>(1, least(STRIP_GROUPS, STRIP_BYTES / bytes));
+  const int64_t strips = (groups + fit - 1) / fit;
+  return (groups + strips - 1) / strips;
+}
+
+// Calls f(TokenStrip) for every strip; the table and its gradients are panels of all tokens.
+template <class Real, class F>
+inline void each_token_strip(const Pass<Real> &pass, const Panels<Real> &table,
+                             const Panels<Real> &gradients, F &&f) {
+  const Layout &layout = pass.plan.layout[0];
+  const int64_t rows = (1 + pass.q.vocabulary) * (gradients.at ? 2 : 1);
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    const int64_t groups = part.padded / LANES<Real>, step = groups_of_strip<Real>(part, rows);
+    for (int64_t g = 0; g < groups; g += step) {
+      const int64_t panel = part.panels_at + g * part.size;
+      TokenStrip<Real> strip = {pass,      pass.q, part, table, gradients, part.padded_at + g * LANES<Real>,
+                                least(step, groups - g)};
+      strip.table.at = table.of(panel, 0);
+      if (gradients.at) strip.gradients.at = gradients.of(panel, 0);
+      f(strip);
+    }
+  }
+}
+
+template <class Real>
+SLICEKIT_NOINLINE void run_token_strips(const Pass<Real> &pass, const Panels<Real> &table,
+                                        int64_t first, int64_t stop) {
+  each_token_strip<Real>(pass, table, {}, [&](const TokenStrip<Real> &strip) {
+    with_width<Real>(strip.part, [&](auto width, int b) SLICEKIT_INLINE_LAMBDA {
+      for (int64_t s = first; s < stop; s += strip.turns()) {
+        strip.template run<decltype(width)::value>(b, s, least(s + strip.turns(), stop));
+      }
+    });
+  });
+}
+
+template <Taken TAKEN, class Real>
+SLICEKIT_NOINLINE void run_token_strips_back(const Pass<Real> &pass, const Panels<Real> &table,
+                                             const Panels<Real> &gradients, int64_t first,
+                                             int64_t stop) {
+  each_token_strip<Real>(pass, table, gradients, [&](const TokenStrip<Real> &strip) {
+    with_width<Real>(strip.part, [&](auto width, int b) SLICEKIT_INLINE_LAMBDA {
+      for (int64_t s = stop; s > first; s -= strip.turns()) {
+        strip.template run_back<decltype(width)::value, TAKEN>(b, most(s - strip.turns(), first), s);
+      }
+    });
+  });
+}
+
+}  // namespace SLICEKIT_ISA
+}  // namespace slicekit
