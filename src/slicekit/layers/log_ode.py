@@ -15,7 +15,6 @@ from torch import Tensor
 
 from slicekit.checks import concrete
 from slicekit.dispatch import surrounded
-from slicekit.flows import LogODE
 from slicekit.layers.state import State
 from slicekit.paths.cutting import OpenWindow, ends
 from slicekit.paths.lie_bases import LieBasis
@@ -79,8 +78,8 @@ def run_windows(
         States at the ends of the windows, the state at the start of the window that is open at the
         end, and that window.
     """
-    flow = layer.flow
-    assert isinstance(flow, LogODE)
+    flow = layer.log_ode
+    assert flow is not None
     lift = partial(_lift, layer, increments.dtype)
     made = flow.steps(layer.structure, lift, increments, before, steps)
     windows = made.windows
@@ -150,10 +149,10 @@ def places(
         state: where an earlier part ended.
         lengths: (batch,) int64, or None for all.
     """
-    assert isinstance(layer.flow, LogODE)
+    assert layer.log_ode is not None
     steps = None if lengths is None else (lengths - skip).clamp_min(0)
     filled = None if state is None else state["filled"]
-    places = ends(increments, layer.flow.window, filled, steps)
+    places = ends(increments, layer.log_ode.window, filled, steps)
     elements = places.last + skip
     if skip:
         elements = torch.nn.functional.pad(elements, (1, 0))

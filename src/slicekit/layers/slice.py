@@ -106,7 +106,7 @@ class SLiCE(nn.Module):
         self.drive, self.initial, self.flow, self.scan = drive, initial, flow, scan
         self.projective = projective
         width = drive.channels(channels)
-        self.basis = flow.basis(structure, width) if isinstance(flow, LogODE) else None
+        self.basis = None if self.log_ode is None else self.log_ode.basis(structure, width)
         tensors = structure.init(width, generator, increment=drive.scale)
         check = partial(structure.check_pattern, channels=width) if structure.ragged else None
         self.A = OwnedTensors(tensors, structure.ragged, check)
@@ -169,7 +169,7 @@ class SLiCE(nn.Module):
         check_shape("x", x, ("batch", self.channels))
         states, final = self.trajectory(x.unsqueeze(1), state, scan=Recurrent())
         h = states.direction if isinstance(states, Projective) else states
-        if isinstance(self.flow, LogODE) and not isinstance(self.flow.window, int):
+        if self.log_ode is not None and not isinstance(self.log_ode.window, int):
             return last_valid(h, self.places(x.unsqueeze(1), state).counts), final
         return h.squeeze(1), final
 
@@ -182,15 +182,15 @@ class SLiCE(nn.Module):
         Raises:
             ValueError: if windows are given in time: their number depends on the input.
         """
-        if not isinstance(self.flow, LogODE):
+        if self.log_ode is None:
             return lengths
-        if not isinstance(self.flow.window, int):
+        window = self.log_ode.window
+        if not isinstance(window, int):
             raise ValueError(
-                f"window={self.flow.window!r}: how many windows there are depends on the input; "
-                "see `places`"
+                f"window={window!r}: how many windows there are depends on the input; see `places`"
             )
         skip = 0 if self.initial.drives_first else 1
-        return skip + ((lengths - skip).clamp_min(0) + self.flow.window - 1) // self.flow.window
+        return skip + ((lengths - skip).clamp_min(0) + window - 1) // window
 
     def places(
         self, x: Tensor | Tabulated, state: State | None = None, lengths: Lengths | None = None
@@ -200,12 +200,12 @@ class SLiCE(nn.Module):
         Raises:
             ValueError: unless the flow is `LogODE`; otherwise outputs stand where inputs do.
         """
-        if not isinstance(self.flow, LogODE):
+        if self.log_ode is None:
             raise ValueError(f"flow={self.flow!r} keeps the length; expected LogODE(...)")
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], device=x.device)
         skip = 0 if state is not None or self.initial.drives_first else 1
-        if isinstance(self.flow.window, int):  # only how many increments there are matters
+        if isinstance(self.log_ode.window, int):  # only how many increments there are matters
             blank = torch.empty(1, device=x.device).expand(x.shape[0], x.shape[1] - skip, 1)
             return places(self, blank, skip, state, lengths)
         with torch.no_grad():
@@ -213,9 +213,14 @@ class SLiCE(nn.Module):
             return places(self, path, skip, state, lengths)
 
     @property
+    def log_ode(self) -> LogODE | None:
+        """The flow, if it is `LogODE`."""
+        return self.flow if isinstance(self.flow, LogODE) else None
+
+    @property
     def windowed(self) -> bool:
         """Whether outputs stand at the ends of windows, and not at every element."""
-        return self.flow is not None and self.flow.windowed
+        return self.log_ode is not None
 
     def trajectory(
         self,
@@ -258,7 +263,7 @@ class SLiCE(nn.Module):
         increments = self._increments(x, state, skip)
         steps = None if lengths is None else (lengths - skip).clamp_min(0)
         opened = None
-        if isinstance(self.flow, LogODE):
+        if self.log_ode is not None:
             path = densely(increments)
             if steps is not None and path.shape[1]:
                 path = mask_past_end(path, steps)
@@ -266,7 +271,7 @@ class SLiCE(nn.Module):
             if path.shape[1] == 0 and not (scan is not None and scan.collective):
                 assert self.basis is not None
                 states, last = nothing_after(hidden), hidden
-                opened = OpenWindow.empty(path, self.basis, self.flow.window)
+                opened = OpenWindow.empty(path, self.basis, self.log_ode.window)
             else:
                 states, last, opened = run_windows(self, path, hidden, opened, scan, steps)
         elif increments.shape[1] == 0 and not (scan is not None and scan.collective):

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicekit.flows import LogODE, resolve
+from slicekit.flows import resolve
 from slicekit.layers import SLiCE
 from slicekit.layers.norms import SequenceBatchNorm
 from slicekit.layers.pooling import Pooling
@@ -206,10 +206,10 @@ def _is_linear(mixer: nn.Module) -> bool:
     structure, flow, weights = mixer.structure, mixer.flow, mixer.A(first.dtype)
     channels = mixer.drive.channels(mixer.channels)
     with suppress(ValueError), torch.no_grad():
-        if isinstance(flow, LogODE):
+        if mixer.log_ode is not None:
             assert mixer.basis is not None
             weights, channels = structure.lift_parameters(weights, mixer.basis), mixer.basis.size
-            structure, flow = flow.lift(structure), flow.flow
+            structure, flow = mixer.log_ode.lift(structure), mixer.log_ode.flow
         path = first.new_zeros(1, 1, channels)
         leaves_of(FromIncrements(structure, resolve(structure, flow), weights, path))
         return True
@@ -291,9 +291,9 @@ def _started(layer: SLiCE, x: Any, previous: Tensor | None) -> State:
         tensors["log_norm"] = hidden[:, 0]
     if previous is not None:
         tensors["previous"] = previous
-    if isinstance(layer.flow, LogODE):
+    if layer.log_ode is not None:
         assert layer.basis is not None
-        opened = OpenWindow.empty(hidden.unsqueeze(1), layer.basis, layer.flow.window)
+        opened = OpenWindow.empty(hidden.unsqueeze(1), layer.basis, layer.log_ode.window)
         tensors |= {"window": opened.signature, "filled": opened.filled}
     return State(tensors)
 
