@@ -120,7 +120,7 @@ class Baseline:
         shared = FAST_WORDS if words else FAST_LANGUAGES
         return Recipe(
             self.blocks,
-            replace(shared, consistency=0.0, growth=0.0, isometry=0.0, drift=0.0),
+            replace(shared, consistency=0.0, growth=0.0, isometry=0.0),
             self.fast_width,
             layers=1 if words else 2,
             final_norm=self.final_norm,

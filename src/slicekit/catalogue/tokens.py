@@ -7,9 +7,9 @@ code and 100,000 steps. Their recipe `fast` is one for all but two: a learned h_
 channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
 grow, and a pressure on the steps to be isometries. Where a structure has none (sparse), and where
 states must be forgotten, it is on disturbances of the states not to grow, in the second case also
-on the states to keep their size; see `slicekit.training.pressure`. Matrices with bounded entries
-(Walsh-Hadamard) can't grow to what short steps would need: on word problems their steps have length
-1, and their states are projective.
+on states that do not fall into blocks to keep their size; see `slicekit.training.pressure`.
+Matrices with bounded entries (Walsh-Hadamard) can't grow to what short steps would need: on word
+problems their steps have length 1, and their states are projective.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -94,7 +94,6 @@ FAST_LANGUAGES = Settings(
     decay=0.0,
     consistency=3.0,
     growth=10.0,
-    drift=10.0,
     pressure_first=0.01,
     pressure_steps=1500,
     grow_at=0.9,
@@ -102,8 +101,15 @@ FAST_LANGUAGES = Settings(
     evaluate_every=100,
     stop_at=0.9995,
 )
-"""Ours for them on regular languages, whose states may be reset: nothing is to be an isometry, but
-all is to stay as large as it is. They stop where the paper's do."""
+"""Ours for them on regular languages, whose states may be reset: nothing is to be an isometry. They
+stop where the paper's do."""
+
+UNDIVIDED = {"drift": 10.0}
+"""And what differs where a state is one whole. One that falls into blocks can stay as large as it
+was while some of them grow and others fade, which longer words would tell."""
+
+BLOCKS = (BlockDiagonal, Diagonal, DiagonalDense, RowNormalised, PermutationDiagonal)
+"""Structures whose states fall into blocks."""
 
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,
@@ -205,7 +211,8 @@ def undisturbed(structure: Structure, words: bool) -> Recipe:
     width = min(structure.dim, WIDEST)
     stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
     if not words:
-        return Recipe(stack, FAST_LANGUAGES, width, layers=2)
+        undivided = {} if isinstance(structure, BLOCKS) else UNDIVIDED
+        return Recipe(stack, replace(FAST_LANGUAGES, **undivided), width, layers=2)
     if getattr(structure, "bounded", False):
         stack = replace(stack, dt=1.0, projective=True)
         return Recipe(stack, replace(FAST_WORDS, **BOUNDED), width)
