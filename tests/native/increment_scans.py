@@ -11,7 +11,7 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import threads as sizes
-from slicekit.native.increments import IncrementKernel
+from slicekit.native.increments import IncrementKernel, Increments
 from slicekit.structures import Parameters, Structure
 
 DIMS, CHANNELS = (1, 2, 7, 16, 31, 64), (1, 3, 17)
@@ -87,8 +87,9 @@ def problem(
 def native(door: IncrementKernel, given: Problem) -> dict[str, Tensor]:
     """All results and gradients of the kernel, by name."""
     operands = (given.parameters, given.increments, given.state, given.inputs, given.rescale)
-    states, last, factors = door.forward(*operands)
-    found = door.backward(*operands, states, factors, given.in_states, given.in_last)
+    run = Increments(door, *operands)
+    states, last, factors = run.forward()
+    found = run.backward(states, factors, given.in_states, given.in_last)
     return _named(given, (states, last, factors), (*found[0].values(), *found[1:]))
 
 

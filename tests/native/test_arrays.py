@@ -16,7 +16,7 @@ from slicekit.native import (
     short_convolution,
     slstm,
 )
-from slicekit.native.increments import SHARED_FACTORS, SPARSE
+from slicekit.native.increments import SHARED_FACTORS, SPARSE, Increments
 from slicekit.native.kernel import Kind, address, plain
 from slicekit.native.panels import Panels, Part
 from slicekit.native.step import StepPlan
@@ -84,15 +84,21 @@ DOORS: dict[str, Callable[[], object]] = {
     "panels, the gradient": lambda: panels(torch.ones(3, 4)).backward(
         torch.ones(1, 2, 2, 1), torch.ones(0, 0, 0), None, torch.ones(1, 1, 2, 1), STATE
     ),
-    "sparse, values": lambda: SPARSE.forward(SMALL | {"values": ONE}, ONE, STATE, None, 0),
-    "sparse, places": lambda: SPARSE.forward(
-        SMALL | {"places": torch.zeros(2, dtype=torch.int32)}, ONE, STATE, None, 0
-    ),
-    "sparse, the batch": lambda: SPARSE.forward(SMALL, ONE, STATE.expand(2, 2, 1), None, 0),
-    "shared factors": lambda: SHARED_FACTORS.forward(
-        FACTORS | {"left": torch.ones(2, 2, 1)}, ONE, STATE, None, 0
-    ),
-    "shared factors, inputs": lambda: SHARED_FACTORS.forward(FACTORS, ONE, STATE, ONE, 0),
+    "sparse, values": lambda: Increments(
+        SPARSE, SMALL | {"values": ONE}, ONE, STATE, None, 0
+    ).forward(),
+    "sparse, places": lambda: Increments(
+        SPARSE, SMALL | {"places": torch.zeros(2, dtype=torch.int32)}, ONE, STATE, None, 0
+    ).forward(),
+    "sparse, the batch": lambda: Increments(
+        SPARSE, SMALL, ONE, STATE.expand(2, 2, 1), None, 0
+    ).forward(),
+    "shared factors": lambda: Increments(
+        SHARED_FACTORS, FACTORS | {"left": torch.ones(2, 2, 1)}, ONE, STATE, None, 0
+    ).forward(),
+    "shared factors, inputs": lambda: Increments(
+        SHARED_FACTORS, FACTORS, ONE, STATE, ONE, 0
+    ).forward(),
     "exponential": lambda: exponential.forward(torch.ones(2, 3)),
     "exponential, the gradient": lambda: exponential.pullback(torch.ones(2, 2), torch.ones(3, 3)),
     "log-signatures": lambda: log_signatures.forward(ONE, hall(2, 2), 2, None),

@@ -5,7 +5,7 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.increments import SPARSE
+from slicekit.native.increments import SPARSE, Increments
 from slicekit.native.kernel import fill
 from tests.native.increment_scans import (
     BAD_INDEX,
@@ -115,7 +115,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     operands = (given.parameters, given.increments, given.state, None, 0)
-    c, held = SPARSE.problem(*operands)
+    c, held = Increments(SPARSE, *operands)._problem()
     states, last = (torch.full(c.shapes()[x], 7.0).to(given.state) for x in ("states", "last"))
     fill(c, c.expected(), held | {"states": states, "last": last})
     space = torch.empty(10**6, dtype=torch.uint8)
@@ -149,4 +149,4 @@ def test_the_door_names_what_the_kernel_refused() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     parameters = given.parameters | {"places": given.parameters["places"].flip(0)}
     with pytest.raises(RuntimeError, match="sparse_forward was given an index outside its table"):
-        SPARSE.forward(parameters, given.increments, given.state, None, 0)
+        Increments(SPARSE, parameters, given.increments, given.state, None, 0).forward()

@@ -110,86 +110,73 @@ class IncrementKernel:
         """How it is called."""
         return Kernel(self.scan, f"slicekit_{self.scan}_workspace", told=True)
 
-    def problem(
-        self,
-        parameters: dict[str, Tensor],
-        increments: Tensor,
-        state: Tensor,
-        inputs: Tensor | None,
-        rescale: int,
-    ) -> tuple[Problem, dict[str, Tensor | None]]:
+
+@dataclass(frozen=True, eq=False)
+class Increments:
+    """A recurrence of such a kernel, with tensors of one dtype on the CPU.
+
+    Attributes:
+        by: the kernel.
+        parameters: by name.
+        increments: (batch, length, channels).
+        state: (batch, dim, columns), the initial one.
+        inputs: (batch, length, dim, columns), or None.
+        rescale: steps between two divisions of the state by the power of two below its size; 0 for
+            none.
+
+    Both passes raise RuntimeError if the kernel refuses what it is given.
+    """
+
+    by: IncrementKernel
+    parameters: dict[str, Tensor]
+    increments: Tensor
+    state: Tensor
+    inputs: Tensor | None
+    rescale: int
+
+    def _problem(self) -> tuple[Problem, dict[str, Tensor | None]]:
         """The sizes, and what is given, under the struct's names."""
-        held = {name: parameters[name] for name in self.names}
-        batch, length, channels = increments.shape
-        numbers = sum(held[name].numel() for name in self.trained)
-        team = threads(batch * length * state.shape[-1] * numbers * self.effort)
-        given = (state.element_size(), batch, length, channels, *state.shape[1:], rescale, team)
-        problem = self.struct(**dict(zip(SIZES, given, strict=True)))
+        by, state = self.by, self.state
+        held = {name: self.parameters[name] for name in by.names}
+        batch, length, channels = self.increments.shape
+        numbers = sum(held[name].numel() for name in by.trained)
+        team = threads(batch * length * state.shape[-1] * numbers * by.effort)
+        given = (state.element_size(), batch, length, channels, *state.shape[1:])
+        problem = by.struct(**dict(zip(SIZES, (*given, self.rescale, team), strict=True)))
         problem.measure(held)
-        return problem, {**held, "increments": increments, "state": state, "inputs": inputs}
+        arrays = {"increments": self.increments, "state": state, "inputs": self.inputs}
+        return problem, held | arrays
 
-    def forward(
-        self,
-        parameters: dict[str, Tensor],
-        increments: Tensor,
-        state: Tensor,
-        inputs: Tensor | None,
-        rescale: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """All states of the recurrence.
-
-        Args:
-            parameters: by name.
-            increments: (batch, length, channels).
-            state: (batch, dim, columns), the initial one.
-            inputs: (batch, length, dim, columns), or None.
-            rescale: steps between two divisions of the state by the power of two below its size;
-                0 for none.
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Run all steps.
 
         Returns:
             The states (batch, length, dim, columns), the last one, and the factors by which they
             were divided at the beginning of every window, (batch, windows, columns), or nothing.
-
-        Raises:
-            RuntimeError: if the kernel refuses what it is given.
         """
-        problem, given = self.problem(parameters, increments, state, inputs, rescale)
-        made = self.kernel.make("forward", problem, given, ("states", "last", "factors"))
+        made = self.by.kernel.make("forward", *self._problem(), ("states", "last", "factors"))
         return made["states"], made["last"], made["factors"]
 
     def backward(
-        self,
-        parameters: dict[str, Tensor],
-        increments: Tensor,
-        state: Tensor,
-        inputs: Tensor | None,
-        rescale: int,
-        states: Tensor,
-        factors: Tensor,
-        in_states: Tensor,
-        in_last: Tensor,
+        self, states: Tensor, factors: Tensor, in_states: Tensor, in_last: Tensor
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients from those of the states and the last one; the factors count as constants.
 
         Args:
-            parameters, increments, state, inputs, rescale: as in `forward`.
-            states, factors: what it returned.
+            states, factors: what `forward` returned.
             in_states, in_last: gradients of the states and the last one.
 
         Returns:
             Gradients of the trained parameters by name, of the increments, the state, and the
             inputs (None if there are none).
-
-        Raises:
-            RuntimeError: if the kernel refuses what it is given.
         """
-        problem, given = self.problem(parameters, increments, state, inputs, rescale)
+        problem, given = self._problem()
         given |= {"states": states, "factors": factors}
         given |= {"in_states": in_states, "in_last": in_last}
-        driven = () if inputs is None else ("inputs",)
-        names = [f"in_{name}" for name in (*self.trained, "increments", "state", *driven)]
-        made = self.kernel.make("backward", problem, given, names)
-        gradients = {name: made[f"in_{name}"] for name in self.trained}
+        driven = () if self.inputs is None else ("inputs",)
+        names = [f"in_{name}" for name in (*self.by.trained, "increments", "state", *driven)]
+        made = self.by.kernel.make("backward", problem, given, names)
+        gradients = {name: made[f"in_{name}"] for name in self.by.trained}
         return gradients, made["in_increments"], made["in_state"], made.get("in_inputs")
 
 

@@ -1,8 +1,13 @@
-"""One step of one layer, for use element by element; see native/include/slicekit_step.h."""
+"""One step of one layer, for use element by element; see native/include/slicekit_step.h.
+
+Unlike other kernels it is not called by `Kernel`: a plan is written once and several threads may
+use it, so arrays are arguments and no fields of it, and looking for work space would take longer
+than the step.
+"""
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_double, c_void_p
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +23,7 @@ from slicekit.native.kernel import (
     fits,
     function,
     plain,
+    sizes,
     work_space,
 )
 from slicekit.native.library import check
@@ -28,15 +34,12 @@ NOT_FINITE = 100
 
 
 class _Part(Structure):
-    _fields_ = [
-        *((name, c_int64) for name in ("kind", "dim", "size", "option")),
-        ("parameters", c_void_p * 3),
-    ]
+    _fields_ = [*sizes("kind", "dim", "size", "option"), ("parameters", c_void_p * 3)]
 
 
 class _Plan(Structure):
     _fields_ = [
-        *((name, c_int64) for name in ("real", "batch", "channels", "dim", "parts")),
+        *sizes("real", "batch", "channels", "dim", "parts"),
         ("part", POINTER(_Part)),
         ("dt", c_double),
     ]

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from slicekit.native.increments import SHARED_FACTORS, SPARSE, IncrementKernel
+from slicekit.native.increments import SHARED_FACTORS, SPARSE, Increments
 from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import Panels
 from slicekit.native.tables import Table
@@ -93,11 +93,13 @@ class MadePasses(Passes):
             return [x if x is None else plain(x)] * len(self.runs)
         return [plain(part) for part in x.split([run.dim for run in self.runs], axis)]
 
-    def _increments(self) -> Tensor:
-        """Position by position, for kernels that have no use for a table."""
-        if self.index is None:
-            return self.path
-        return self.path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
+    def _alone(self, run: Run, state: Tensor, inputs: Tensor | None) -> Increments:
+        """A part with a kernel of its own, position by position: it has no use for a table."""
+        path = self.path
+        if self.index is not None:
+            path = path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
+        by = SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS
+        return Increments(by, self._named(run), path, state, inputs, self.rescale)
 
     def _tabulates(self, run: Run) -> bool:
         """Whether a part's matrices are made once per token, and not position by position."""
@@ -169,9 +171,7 @@ class MadePasses(Passes):
             matrices = tokens.make(run, held, self.path, last)
             states, factors = self._table(run, state, inputs, matrices).forward()
         else:
-            states, _, factors = _kernel(run).forward(
-                self._named(run), self._increments(), state, inputs, self.rescale
-            )
+            states, _, factors = self._alone(run, state, inputs).forward()
         if self.rescale:  # one for all rows
             factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
         return states, factors
@@ -243,16 +243,10 @@ class MadePasses(Passes):
             in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
             named, moved = tokens.pull(run, self._named(run), self.path, in_matrices)
         else:
-            given = (self._named(run), self._increments(), state, inputs, self.rescale)
-            results = (states, factors, in_states, in_last)
-            named, moved, first, driven = _kernel(run).backward(*given, *results)
+            alone = self._alone(run, state, inputs)
+            named, moved, first, driven = alone.backward(states, factors, in_states, in_last)
             if self.index is not None:
                 flat = self.index.reshape(-1)
                 moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
         whole = {name.rpartition("_")[2]: name for name in run.names}
         return {whole[name]: x for name, x in named.items()}, moved, first, driven
-
-
-def _kernel(run: Run) -> IncrementKernel:
-    """That of a part which no panels take."""
-    return SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS
