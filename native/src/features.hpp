@@ -22,7 +22,7 @@ struct Path {
 // and backwards without its clock, which has no gradient.
 template <class Real>
 struct Packed {
-  Real *forward;   // (feature panels, channels, LANES)
+  Real *forward;   // (feature panels, channels, LANES); none of a table, which packs a few at a time
   Real *backward;  // (channel groups of the width, feature panels, LANES, LANES channels)
   Real *rest;      // (channels that fill no group, feature panels, LANES)
 };
@@ -43,11 +43,11 @@ struct ChannelGroups {
 };
 
 template <class Real>
-inline Packed<Real> take_packed(const Layout &layout, const Path &path, bool backward,
+inline Packed<Real> take_packed(const Layout &layout, const Path &path, bool forward, bool backward,
                                 Workspace &workspace) {
   constexpr int64_t N = LANES<Real>;
   const int64_t features = layout.feature_panels * N;
-  Packed<Real> packed = {workspace.take<Real>(features * path.channels), nullptr, nullptr};
+  Packed<Real> packed = {workspace.take<Real>(forward ? features * path.channels : 0), nullptr, nullptr};
   if (backward) {
     const ChannelGroups<Real> channel(path.width());
     packed.backward = workspace.take<Real>(features * N * channel.groups());
@@ -127,6 +127,16 @@ SLICEKIT_INLINE void with_count(int64_t count, F &&f) {
   }
 }
 
+// Channels ahead of time that a sheaf is asked for: in memory they are far apart.
+constexpr int64_t CHANNELS_AHEAD = 16;
+
+template <int COUNT, class Real>
+SLICEKIT_INLINE void ask_for_channel(const Sheaf<Real> &sheaf, int64_t channel, int64_t channels) {
+  if (channel >= channels) return;
+  const Real *at = sheaf.at + channel * sheaf.stride;
+  for (int line = 0; line < COUNT; ++line) __builtin_prefetch(at + line * LANES<Real>, 0, 2);
+}
+
 // rows (count, channels, LANES) = scale times a sheaf.
 template <class Real>
 SLICEKIT_NOINLINE void unravel_sheaf(const Sheaf<Real> &from, int64_t channels, Real scale, Real *rows) {
@@ -135,6 +145,7 @@ SLICEKIT_NOINLINE void unravel_sheaf(const Sheaf<Real> &from, int64_t channels, 
     constexpr int COUNT = decltype(number)::value;
     for (int64_t k = 0; k < channels; ++k) {
       Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
+      ask_for_channel<COUNT>(from, k + CHANNELS_AHEAD, channels);
       for (int v = 0; v < COUNT * VECTORS; ++v) x[v] = load(from.at + k * from.stride + v * V);
       unravel<COUNT, Real>(x, y);
       for (int v = 0; v < COUNT * VECTORS; ++v) {
@@ -153,6 +164,7 @@ SLICEKIT_NOINLINE void ravel_sheaf(const Real *rows, int64_t slots, ptrdiff_t ap
     constexpr int COUNT = decltype(number)::value;
     for (int64_t k = 0; k < channels; ++k) {
       Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
+      ask_for_channel<COUNT>(to, k + CHANNELS_AHEAD, channels);
       for (int v = 0; v < COUNT * VECTORS; ++v) {
         const Real *row = rows + (v / VECTORS * channels + k) * N + v % VECTORS * V;
         x[v] = load(row);
@@ -177,12 +189,12 @@ SLICEKIT_NOINLINE void pack_lanes(const PanelColumns<Real> &from, int64_t channe
   }
 }
 
-// What is packed forwards of a panel, packed backwards.
+// What is packed forwards of a panel, rows (channels, LANES), packed backwards.
 template <class Real>
-SLICEKIT_NOINLINE void pack_back(int64_t panel, int64_t panels, const Path &path,
+SLICEKIT_NOINLINE void pack_back(int64_t panel, int64_t panels, const Path &path, const Real *rows,
                                  const Packed<Real> &to) {
   constexpr int64_t N = LANES<Real>;
-  const Real *rows = to.forward + (panel * path.channels + path.clock()) * N;
+  rows += path.clock() * N;
   const int64_t channels = path.width();
   const ChannelGroups<Real> channel(channels);
   for (int64_t c = 0; c < channel.groups(); ++c) {
@@ -205,34 +217,26 @@ SLICEKIT_NOINLINE void pack_back(int64_t panel, int64_t panels, const Path &path
   }
 }
 
-// A panel, with all of its sheaf where it is the first of one.
+// A panel, with all of its sheaf where it is the first of one: rows (panels, channels, LANES).
 template <class Real>
-inline void pack_panel(const Layout &layout, int64_t panel, const Path &path, const Packed<Real> &to) {
+inline void pack_panel(const Layout &layout, int64_t panel, const Path &path, Real *rows) {
   const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, false);
   if (sheaf.count && sheaf.first != panel) return;
   const Real scale = static_cast<Real>(path.scale());
-  Real *rows = to.forward + panel * path.channels * LANES<Real>;
-  if (sheaf.count) {
-    unravel_sheaf(sheaf, path.channels, scale, rows);
-  } else {
-    pack_lanes(panel_columns<Real>(layout, panel, false), path.channels, scale, rows);
-  }
-  if (!to.backward) return;
-  for (int64_t p = panel; p < panel + most<int64_t>(sheaf.count, 1); ++p) {
-    pack_back(p, layout.feature_panels, path, to);
-  }
+  if (sheaf.count) return unravel_sheaf(sheaf, path.channels, scale, rows);
+  pack_lanes(panel_columns<Real>(layout, panel, false), path.channels, scale, rows);
 }
 
-// The gradients of a panel's parameters, the sum of `slots` arrays (feature panels, channels, LANES).
+// The gradients of a panel's parameters, or its sheaf's where it is the first of one, from the sum of
+// the rows (panels, channels, LANES) of `slots` arrays (feature panels, channels, LANES).
 template <class Real>
-inline void unpack_panel(const Layout &layout, int64_t panel, const Path &path, const Real *totals,
+inline void unpack_panel(const Layout &layout, int64_t panel, const Path &path, const Real *rows,
                          int64_t slots) {
   constexpr int64_t N = LANES<Real>;
   const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, true);
   if (sheaf.count && sheaf.first != panel) return;
   const int64_t channels = path.channels, apart = layout.feature_panels * channels * N;
   const Real scale = static_cast<Real>(path.scale());
-  const Real *rows = totals + panel * channels * N;
   if (sheaf.count) return ravel_sheaf(rows, slots, apart, channels, scale, sheaf);
   const PanelColumns<Real> to = panel_columns<Real>(layout, panel, true);
   for (int64_t k = 0; k < channels; ++k, rows += N) {
@@ -245,16 +249,39 @@ inline void unpack_panel(const Layout &layout, int64_t panel, const Path &path, 
   }
 }
 
-// Features of some rows from their increments or values (rows, width).
+// Panels that are packed, multiplied and unpacked together, so that they stay in the cache: all of
+// the sheaves that begin among BUNDLE panels.
+struct Bundle {
+  int64_t first, stop;
+
+  int64_t count() const { return most<int64_t>(0, stop - first); }
+};
+
+constexpr int64_t BUNDLE = LARGEST_SHEAF, LARGEST_BUNDLE = BUNDLE + LARGEST_SHEAF - 1;
+
+inline int64_t bundles_of(const Layout &layout) { return (layout.feature_panels + BUNDLE - 1) / BUNDLE; }
+
 template <class Real>
-SLICEKIT_NOINLINE void make_features(const Layout &layout, const Packed<Real> &packed, const Path &path,
-                          int64_t rows, const Real *given, const Panels<Real> &to) {
+inline Bundle bundle_of(const Layout &layout, int64_t number) {
+  const int64_t begin = number * BUNDLE, end = least(begin + BUNDLE, layout.feature_panels);
+  Bundle bundle = {end, begin};
+  for (int64_t panel = end - 1; panel >= begin; --panel) {
+    const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, false);
+    if (sheaf.count && sheaf.first != panel) continue;
+    bundle = {panel, most(bundle.stop, panel + most<int64_t>(1, sheaf.count))};
+  }
+  return bundle;
+}
+
+// Features of some rows from their increments or values (rows, width) and some packed panels.
+template <class Real>
+SLICEKIT_NOINLINE void make_features(int64_t panels, const Real *packed, const Path &path, int64_t rows,
+                          const Real *given, const Panels<Real> &to) {
   constexpr int64_t N = LANES<Real>;
   const int64_t width = path.width();
-  multiply<Real>(layout.feature_panels,
-                 {rows, 1, width, given, 0, width, 1, packed.forward + path.clock() * N,
-                  path.channels * N, to.at, to.row, to.panel, false,
-                  path.clock() ? packed.forward : nullptr});
+  multiply<Real>(panels, {rows, 1, width, given, 0, width, 1, packed + path.clock() * N,
+                          path.channels * N, to.at, to.row, to.panel, false,
+                          path.clock() ? packed : nullptr});
 }
 
 // total (feature panels, channels, LANES) (+)= Σ_rows (1, given)^T gradients, for some panels.

@@ -37,8 +37,8 @@ void keep_still(const Pass<Real> &pass, const Layout &layout, const ChunkRows &c
 template <class Real>
 void make_chunk(const PanelChunk<Real> &part, int64_t split, const Panels<Real> &panels) {
   const Pass<Real> &pass = part.pass;
-  make_features(part.layout, pass.packed[split], pass.path, part.chunk.rows(), part.increments(),
-                panels);
+  make_features(part.layout.feature_panels, pass.packed[split].forward, pass.path, part.chunk.rows(),
+                part.increments(), panels);
   keep_still(pass, part.layout, part.chunk, panels);
   pass.flow(part.layout, part.chunk.rows(), panels, part.scratch.flow);
 }
@@ -172,7 +172,23 @@ Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
   return {at + row, by_groups ? (1 + pass.q.vocabulary) * N : N, row};
 }
 
-// Rows of a table that a thread makes at a time.
+// Calls f(Bundle) for all of the table's panels, which the threads share.
+template <class Real, class F>
+void each_bundle(const Pass<Real> &pass, F &&f) {
+  const Layout &layout = pass.plan.layout[0];
+  const int64_t bundles = bundles_of(layout);
+#pragma omp for schedule(static)
+  for (int64_t number = 0; number < bundles; ++number) f(bundle_of<Real>(layout, number));
+}
+
+template <class Real>
+void pack_bundle(const Pass<Real> &pass, const Bundle &bundle, Real *packed) {
+  for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, packed += pass.packed_panel()) {
+    pack_panel(pass.plan.layout[0], panel, pass.path, packed);
+  }
+}
+
+// Rows of a table that a thread exponentiates, or pulls back, at a time.
 constexpr int64_t TABLE_ROWS = 48;
 
 template <class Real>
@@ -182,14 +198,30 @@ void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Panels<Real> table = rows_of_table(pass, pass.table);
 #pragma omp for schedule(static)
   for (int64_t p = 0; p < layout.panels; ++p) clear(table.of(p, -1), LANES<Real>);
+  each_bundle(pass, [&](const Bundle &bundle) {
+    Panels<Real> panels = table;
+    panels.at = panels.of(bundle.first, 0);
+    pack_bundle(pass, bundle, scratch.packed);
+    make_features(bundle.count(), scratch.packed, pass.path, q.vocabulary, pass.increments(0), panels);
+  });
 #pragma omp for schedule(static)
   for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
-    const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
     Panels<Real> panels = table;
     panels.at = panels.of(0, first);
-    make_features(layout, pass.packed[0], pass.path, rows, pass.increments(first), panels);
-    pass.flow(layout, rows, panels, scratch.flow);
+    pass.flow(layout, least(TABLE_ROWS, q.vocabulary - first), panels, scratch.flow);
   }
+}
+
+// The parameters of a table, packed backwards.
+template <class Real>
+void pack_table_back(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+  each_bundle(pass, [&](const Bundle &bundle) {
+    pack_bundle(pass, bundle, scratch.packed);
+    const Real *packed = scratch.packed;
+    for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, packed += pass.packed_panel()) {
+      pack_back(panel, pass.plan.layout[0].feature_panels, pass.path, packed, pass.packed[0]);
+    }
+  });
 }
 
 template <class Real>
@@ -269,20 +301,22 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
                       static_cast<Real *>(q.in_increments) + first * pass.path.width());
     }
   }
-#pragma omp for schedule(static)
-  for (int64_t p = 0; p < layout.feature_panels; p += TILE_GROUPS) {
+  if (!q.in_parameters) return;
+  each_bundle(pass, [&](const Bundle &bundle) {
     Panels<Real> own = gradients;
-    own.at = own.of(p, 0);
-    add_parameter_gradients(least<int64_t>(TILE_GROUPS, layout.feature_panels - p), pass.path,
-                            q.vocabulary, pass.increments(0), own,
-                            pass.totals[0] + p * q.channels * N, false);
-  }
+    own.at = own.of(bundle.first, 0);
+    add_parameter_gradients(bundle.count(), pass.path, q.vocabulary, pass.increments(0), own,
+                            scratch.packed, false);
+    const Real *total = scratch.packed;
+    for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, total += pass.packed_panel()) {
+      unpack_panel(layout, panel, pass.path, total, 1);
+    }
+  });
 }
 
 template <class Real>
 void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
-  pass.pack();
   if (pass.q.vocabulary) {
     make_table(pass, scratch);
     if (by_lane_groups(pass.q, plan)) {
@@ -300,6 +334,7 @@ void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
     }
     return;
   }
+  pass.pack();
 #pragma omp for schedule(dynamic)
   for (int64_t unit = 0; unit < plan.splits * plan.tasks; ++unit) {
     const int64_t split = unit / plan.tasks, task = unit % plan.tasks;
@@ -311,19 +346,20 @@ void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
 template <class Real>
 void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
-  pass.pack();
   if (pass.q.vocabulary) {
     if (!pass.q.kept) make_table(pass, scratch);
+    if (pass.q.in_increments) pack_table_back(pass, scratch);
 #pragma omp for schedule(dynamic)
     for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
     if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);
-  } else {
-#pragma omp for schedule(dynamic)
-    for (int64_t unit = 0; unit < plan.splits * plan.slots; ++unit) {
-      run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch);
-    }
-    if (plan.splits > 1) add_partial_increments(pass);
+    return;
   }
+  pass.pack();
+#pragma omp for schedule(dynamic)
+  for (int64_t unit = 0; unit < plan.splits * plan.slots; ++unit) {
+    run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch);
+  }
+  if (plan.splits > 1) add_partial_increments(pass);
   if (pass.q.in_parameters) pass.unpack();
 }
 

@@ -27,6 +27,7 @@ struct Scratch {
   Real *product;      // (columns, padded): the product of the transitions so far
   typename Scales<Real>::Integer *powers;  // of two that its columns were divided by
   Real *driven;       // (columns, padded): states that started from zero
+  Real *packed;       // of a table: (panels of a bundle, channels, LANES)
 };
 
 // Columns of the product: rows of the largest block, or of a part that is no block.
@@ -46,7 +47,7 @@ struct Pass {
   Plan plan;
   bool backward;
   Packed<Real> packed[MAX_SPLITS];
-  Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES)
+  Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES); none of a table
   Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
                               // its own where memory has them in half precision
   Real *table;                // (1 + vocabulary, panels, LANES): first the identity, token -1
@@ -73,11 +74,11 @@ struct Pass {
     layout.direct &= q.columns == 1;
     layout.place = workspace.take<int32_t>(layout.dim);
     if (workspace.has_memory()) place_state(layout);
-    packed[s] = take_packed<Real>(layout, path, backward, workspace);
+    packed[s] = take_packed<Real>(layout, path, !q.vocabulary, backward, workspace);
     totals[s] = partial[s] = nullptr;
     if (!backward) return;
     const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
-    totals[s] = workspace.take<Real>(numbers * (q.vocabulary ? 1 : plan.slots));
+    totals[s] = workspace.take<Real>(q.vocabulary ? 0 : numbers * plan.slots);
     if (s > 0 || (q.half && plan.splits > 1)) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
@@ -125,20 +126,28 @@ struct Pass {
     scratch.product = workspace.take<Real>(product);
     scratch.powers = workspace.take<typename Scales<Real>::Integer>(product);
     scratch.driven = workspace.take<Real>(q.product && q.inputs ? q.columns * padded : 0);
+    const int64_t together = least(LARGEST_BUNDLE, plan.layout[0].feature_panels);
+    scratch.packed = workspace.take<Real>(q.vocabulary ? together * q.channels * N : 0);
     return scratch;
   }
 
+  int64_t packed_panel() const { return path.channels * LANES<Real>; }
+
   void pack() {
     each_feature_panel([&](int64_t s, int64_t panel) {
-      pack_panel<Real>(plan.layout[s], panel, path, packed[s]);
+      pack_panel<Real>(plan.layout[s], panel, path, packed[s].forward + panel * packed_panel());
+    });
+    if (!backward) return;
+    each_feature_panel([&](int64_t s, int64_t panel) {
+      pack_back<Real>(panel, plan.layout[s].feature_panels, path,
+                      packed[s].forward + panel * packed_panel(), packed[s]);
     });
   }
 
   // Sums the accumulators in a fixed order and puts them where the parameters have their gradients.
   void unpack() {
-    const int64_t slots = q.vocabulary ? 1 : plan.slots;
     each_feature_panel([&](int64_t s, int64_t panel) {
-      unpack_panel<Real>(plan.layout[s], panel, path, totals[s], slots);
+      unpack_panel<Real>(plan.layout[s], panel, path, totals[s] + panel * packed_panel(), plan.slots);
     });
   }
 
