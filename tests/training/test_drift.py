@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from slicekit import BlockDiagonal, Learned, SequenceModel, SLiCE
+from slicekit import BlockDiagonal, Learned, LogODE, SequenceModel, SLiCE
 from slicekit.training.drift import FEWEST, drift
 from slicekit.training.pressure import CapturedLayers
 
@@ -95,3 +95,19 @@ def test_the_states_of_every_layer_count() -> None:
         model(torch.randint(3, (16, 9)))
         found = captured.take(0.0, 0.0, 2.0)
     torch.testing.assert_close(found, 2 * (drift(kept[0]) + drift(kept[1])))
+
+
+def test_half_precision_counts_in_float32() -> None:
+    torch.manual_seed(0)
+    states = torch.randn(64, 9, 32).bfloat16() * torch.linspace(1, 30, 9).bfloat16()[:, None]
+    found = drift(states, [9] * 64)
+    assert found.dtype is torch.float32
+    torch.testing.assert_close(found, drift(states.float()))
+
+
+def test_states_of_windows_are_refused() -> None:
+    layer = SLiCE(4, BlockDiagonal(8, 4), flow=LogODE(depth=2, window=3))
+    with CapturedLayers(layer) as captured:
+        layer(torch.randn(16, 9, 4))
+        with pytest.raises(ValueError, match="gives 4 states for 9 elements; expected one for eac"):
+            captured.take(0.0, 0.0, 1.0)

@@ -9,6 +9,9 @@ change from position to position.
 import torch
 from torch import Tensor
 
+from slicekit.checks import HALF, Lengths, check_lengths
+from slicekit.paths import valid_mask
+
 FEWEST = 8
 """Sequences that a position needs for its figures to count."""
 
@@ -16,14 +19,14 @@ FLOOR = 1e-6
 """Least spread, as a share of the size: states that agree have no logarithm."""
 
 
-def drift(states: Tensor, lengths: Tensor | None = None) -> Tensor:
+def drift(states: Tensor, lengths: Lengths | None = None) -> Tensor:
     """The variance along time of log size and of log spread of the states h_t.
 
     Their size at t is the mean of |h_t|² over the sequences, their spread that of |h_t - m_t|² with
     the mean m_t. The first position does not count, where states have seen one token.
 
     Args:
-        states: (batch, length, dim).
+        states: (batch, length, dim); half precision counts in float32.
         lengths: (batch,) integers; what is behind them does not count.
 
     Returns:
@@ -35,10 +38,12 @@ def drift(states: Tensor, lengths: Tensor | None = None) -> Tensor:
         >>> float(drift(h)) < 1e-9, float(drift(h * torch.linspace(1, 0.5, 50)[:, None])) > 0.1
         (True, True)
     """
-    count = states.new_full((states.shape[1],), states.shape[0])
+    batch, length, _ = states.shape
+    states = states.float() if states.dtype in HALF else states
+    count = states.new_full((length,), batch)
     if lengths is not None:
-        times = torch.arange(states.shape[1], device=states.device)
-        there = times < lengths.to(states.device).unsqueeze(1)
+        lengths = check_lengths(lengths, batch, length, device=states.device)
+        there = valid_mask(lengths, length)
         states = torch.where(there.unsqueeze(-1), states, 0)
         count = there.sum(0).to(states.dtype)
     counted = count >= FEWEST

@@ -4,9 +4,9 @@ A linear recurrence carries on every error that it makes, by the same steps as i
 that keep all distances let it neither grow nor fade, so what is exact at the training lengths stays
 so far beyond them. Not every structure has such steps; but all can see to it that disturbances of
 their states do not grow along the training sequences, and that the states themselves keep their
-size (`slicekit.training.drift`). Strong pressure from the start keeps most
-structures from learning at all: the share of its full weight grows, geometrically, only when the
-training sequences have reached a certain length, and gives way where answers become wrong under it.
+size (`slicekit.training.drift`). Strong pressure from the start keeps most structures from learning
+at all: the share of its full weight grows, geometrically, only when the training sequences have
+reached a certain length, and gives way where answers become wrong under it.
 
 Glossary: defect is |M^T M - I|², the mean over the steps that a layer makes of a batch, and growth
 the mean of max(0, log |δ_t|²)² over disturbances δ_0 of its state; `Settings.isometry`,
@@ -146,6 +146,11 @@ class CapturedLayers:
                 carried = () if scan is None else (state, scan)
                 penalties.append(growth * layer.growth(x, lengths, *carried))
             if drift:
+                if states.shape[1] != x.shape[1]:
+                    raise ValueError(
+                        f"drift={drift} of a layer that gives {states.shape[1]} states for "
+                        f"{x.shape[1]} elements; expected one for each"
+                    )
                 penalties.append(drift * drift_of(states, lengths))
         return torch.stack(penalties).sum()
 
