@@ -22,7 +22,7 @@ struct Path {
 // and backwards without its clock, which has no gradient.
 template <class Real>
 struct Packed {
-  Real *forward;   // (feature panels, channels, LANES); none of a table, which packs a few at a time
+  Real *forward;   // (feature panels, channels, LANES)
   Real *backward;  // (channel groups of the width, feature panels, LANES, LANES channels)
   Real *rest;      // (channels that fill no group, feature panels, LANES)
 };
@@ -43,11 +43,10 @@ struct ChannelGroups {
 };
 
 template <class Real>
-inline Packed<Real> take_packed(const Layout &layout, const Path &path, bool forward, bool backward,
-                                Workspace &workspace) {
+inline Packed<Real> take_packed(const Layout &layout, const Path &path, bool backward, Workspace &workspace) {
   constexpr int64_t N = LANES<Real>;
   const int64_t features = layout.feature_panels * N;
-  Packed<Real> packed = {workspace.take<Real>(forward ? features * path.channels : 0), nullptr, nullptr};
+  Packed<Real> packed = {workspace.take<Real>(features * path.channels), nullptr, nullptr};
   if (backward) {
     const ChannelGroups<Real> channel(path.width());
     packed.backward = workspace.take<Real>(features * N * channel.groups());
@@ -67,6 +66,14 @@ template <class Real>
 struct PanelColumns {
   Real *at[LANES<Real>];
   int64_t stride[LANES<Real>];
+
+  PanelColumns from(int64_t channel) const {
+    PanelColumns rest = *this;
+    for (int l = 0; l < LANES<Real>; ++l) {
+      if (at[l]) rest.at[l] += channel * stride[l];
+    }
+    return rest;
+  }
 };
 
 template <class Real>
@@ -185,6 +192,17 @@ SLICEKIT_NOINLINE void pack_lanes(const PanelColumns<Real> &from, int64_t channe
   for (int64_t k = 0; k < channels; ++k) {
     for (int64_t l = 0; l < N; ++l) {
       rows[k * N + l] = from.at[l] ? scale * from.at[l][k * from.stride[l]] : Real(0);
+    }
+  }
+}
+
+// The other way round.
+template <class Real>
+SLICEKIT_NOINLINE void unpack_lanes(const Real *rows, int64_t channels, const PanelColumns<Real> &to) {
+  constexpr int64_t N = LANES<Real>;
+  for (int64_t k = 0; k < channels; ++k) {
+    for (int64_t l = 0; l < N; ++l) {
+      if (to.at[l]) to.at[l][k * to.stride[l]] = rows[k * N + l];
     }
   }
 }

@@ -4,7 +4,7 @@
 
 #include "chunks.hpp"
 #include "shard_product.hpp"
-#include "token_strips.hpp"
+#include "token_table.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -128,11 +128,6 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
   }
 }
 
-template <class Real>
-void clear(Real *numbers, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) numbers[i] = 0;
-}
-
 // The tasks of one accumulator: all of one task's in a split problem, an equal share otherwise.
 template <class Real>
 void run_slot_back(const Pass<Real> &pass, int64_t split, int64_t slot,
@@ -160,68 +155,6 @@ void add_partial_increments(const Pass<Real> &pass) {
     }
     if (q.half) narrow(total, width, static_cast<Half *>(q.in_increments) + row * width);
   }
-}
-
-// Where a step reads all panels of one row, these follow each other; where lane groups are run one by
-// one, so do the rows of a panel. Row -1 stands before the others.
-template <class Real>
-Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
-  constexpr int64_t N = LANES<Real>;
-  const bool by_groups = by_lane_groups(pass.q, pass.plan);
-  const int64_t row = by_groups ? N : pass.plan.layout[0].panels * N;
-  return {at + row, by_groups ? (1 + pass.q.vocabulary) * N : N, row};
-}
-
-// Calls f(Bundle) for all of the table's panels, which the threads share.
-template <class Real, class F>
-void each_bundle(const Pass<Real> &pass, F &&f) {
-  const Layout &layout = pass.plan.layout[0];
-  const int64_t bundles = bundles_of(layout);
-#pragma omp for schedule(static)
-  for (int64_t number = 0; number < bundles; ++number) f(bundle_of<Real>(layout, number));
-}
-
-template <class Real>
-void pack_bundle(const Pass<Real> &pass, const Bundle &bundle, Real *packed) {
-  for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, packed += pass.packed_panel()) {
-    pack_panel(pass.plan.layout[0], panel, pass.path, packed);
-  }
-}
-
-// Rows of a table that a thread exponentiates, or pulls back, at a time.
-constexpr int64_t TABLE_ROWS = 48;
-
-template <class Real>
-void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
-  const slicekit_panels &q = pass.q;
-  const Layout &layout = pass.plan.layout[0];
-  const Panels<Real> table = rows_of_table(pass, pass.table);
-#pragma omp for schedule(static)
-  for (int64_t p = 0; p < layout.panels; ++p) clear(table.of(p, -1), LANES<Real>);
-  each_bundle(pass, [&](const Bundle &bundle) {
-    Panels<Real> panels = table;
-    panels.at = panels.of(bundle.first, 0);
-    pack_bundle(pass, bundle, scratch.packed);
-    make_features(bundle.count(), scratch.packed, pass.path, q.vocabulary, pass.increments(0), panels);
-  });
-#pragma omp for schedule(static)
-  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
-    Panels<Real> panels = table;
-    panels.at = panels.of(0, first);
-    pass.flow(layout, least(TABLE_ROWS, q.vocabulary - first), panels, scratch.flow);
-  }
-}
-
-// The parameters of a table, packed backwards.
-template <class Real>
-void pack_table_back(const Pass<Real> &pass, const Scratch<Real> &scratch) {
-  each_bundle(pass, [&](const Bundle &bundle) {
-    pack_bundle(pass, bundle, scratch.packed);
-    const Real *packed = scratch.packed;
-    for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, packed += pass.packed_panel()) {
-      pack_back(panel, pass.plan.layout[0].feature_panels, pass.path, packed, pass.packed[0]);
-    }
-  });
 }
 
 template <class Real>
@@ -267,53 +200,6 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   }
 }
 
-// Sums the slots' gradients of the table and pulls them back to its increments and the parameters.
-template <class Real>
-void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
-  constexpr int64_t N = LANES<Real>;
-  const slicekit_panels &q = pass.q;
-  const Layout &layout = pass.plan.layout[0];
-  const Panels<Real> gradients = {pass.in_panels, q.vocabulary * N, N};
-  const Panels<Real> table = rows_of_table(pass, pass.table), slots = rows_of_table(pass, pass.in_table);
-#pragma omp for schedule(static)
-  for (int64_t v = 0; v < q.vocabulary; ++v) {
-    for (int64_t p = 0; p < layout.panels; ++p) {
-      const Real *from = slots.of(p, v);
-      Real *to = gradients.of(p, v);
-      for (int64_t l = 0; l < N; ++l) {
-        Real total = from[l];
-        for (int64_t slot = 1; slot < pass.plan.slots; ++slot) {
-          total += from[slot * pass.table_numbers() + l];
-        }
-        to[l] = total;
-      }
-    }
-  }
-#pragma omp for schedule(static)
-  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
-    const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
-    Panels<Real> own = gradients, features = table;
-    own.at = own.of(0, first);
-    features.at = features.of(0, first);
-    pass.pull_flow(layout, rows, features, own, scratch.flow);
-    if (q.in_increments) {
-      pull_increments(layout, pass.packed[0], pass.path, rows, own,
-                      static_cast<Real *>(q.in_increments) + first * pass.path.width());
-    }
-  }
-  if (!q.in_parameters) return;
-  each_bundle(pass, [&](const Bundle &bundle) {
-    Panels<Real> own = gradients;
-    own.at = own.of(bundle.first, 0);
-    add_parameter_gradients(bundle.count(), pass.path, q.vocabulary, pass.increments(0), own,
-                            scratch.packed, false);
-    const Real *total = scratch.packed;
-    for (int64_t panel = bundle.first; panel < bundle.stop; ++panel, total += pass.packed_panel()) {
-      unpack_panel(layout, panel, pass.path, total, 1);
-    }
-  });
-}
-
 template <class Real>
 void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
@@ -348,7 +234,6 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
   if (pass.q.vocabulary) {
     if (!pass.q.kept) make_table(pass, scratch);
-    if (pass.q.in_increments) pack_table_back(pass, scratch);
 #pragma omp for schedule(dynamic)
     for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
     if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);

@@ -9,6 +9,9 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
+// Channels of a table that gradients are pulled back to at a time.
+constexpr int64_t TABLE_CHANNELS = 48;
+
 // What a thread works with.
 template <class Real>
 struct Scratch {
@@ -28,6 +31,7 @@ struct Scratch {
   typename Scales<Real>::Integer *powers;  // of two that its columns were divided by
   Real *driven;       // (columns, padded): states that started from zero
   Real *packed;       // of a table: (panels of a bundle, channels, LANES)
+  Real *pulled;       // of a table: gradients of some channels of its rows, (channels, tokens)
 };
 
 // Columns of the product: rows of the largest block, or of a part that is no block.
@@ -46,20 +50,21 @@ struct Pass {
   Path path;
   Plan plan;
   bool backward;
-  Packed<Real> packed[MAX_SPLITS];
+  Packed<Real> packed[MAX_SPLITS];  // none of a table, which packs a few panels at a time
   Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES); none of a table
   Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
                               // its own where memory has them in half precision
   Real *table;                // (1 + vocabulary, panels, LANES): first the identity, token -1
   Real *in_table;             // (slots, 1 + vocabulary, panels, LANES)
   Real *in_panels;            // the sum of these, panel by panel
+  Real *turned;               // those of features, (lane groups of tokens, features, LANES)
   Workspace workspace;
 
   Pass(const slicekit_panels &problem, bool backward)
       : q(problem), path{q.channels, q.pace}, backward(backward), workspace(problem.workspace) {
     make_plan<Real>(q, plan);
     for (int64_t s = 0; s < plan.splits; ++s) take_split(s);
-    table = in_table = in_panels = nullptr;
+    table = in_table = in_panels = turned = nullptr;
     if (q.vocabulary) take_table();
   }
 
@@ -74,21 +79,26 @@ struct Pass {
     layout.direct &= q.columns == 1;
     layout.place = workspace.take<int32_t>(layout.dim);
     if (workspace.has_memory()) place_state(layout);
-    packed[s] = take_packed<Real>(layout, path, !q.vocabulary, backward, workspace);
+    packed[s] = {};
     totals[s] = partial[s] = nullptr;
+    if (q.vocabulary) return;
+    packed[s] = take_packed<Real>(layout, path, backward, workspace);
     if (!backward) return;
     const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
-    totals[s] = workspace.take<Real>(q.vocabulary ? 0 : numbers * plan.slots);
+    totals[s] = workspace.take<Real>(numbers * plan.slots);
     if (s > 0 || (q.half && plan.splits > 1)) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
   int64_t table_numbers() const { return (1 + q.vocabulary) * plan.layout[0].panels * LANES<Real>; }
+
+  int64_t tokens_padded() const { return round_up(q.vocabulary, LANES<Real>); }
 
   void take_table() {
     table = q.kept ? static_cast<Real *>(q.kept) : workspace.take<Real>(table_numbers());
     if (!backward) return;
     in_table = workspace.take<Real>(table_numbers() * plan.slots);
     in_panels = workspace.take<Real>(q.vocabulary * plan.layout[0].panels * LANES<Real>);
+    turned = workspace.take<Real>(tokens_padded() * plan.layout[0].feature_panels * LANES<Real>);
   }
 
   // The row of the table that step t of sequence b takes.
@@ -128,6 +138,7 @@ struct Pass {
     scratch.driven = workspace.take<Real>(q.product && q.inputs ? q.columns * padded : 0);
     const int64_t together = least(LARGEST_BUNDLE, plan.layout[0].feature_panels);
     scratch.packed = workspace.take<Real>(q.vocabulary ? together * q.channels * N : 0);
+    scratch.pulled = workspace.take<Real>(q.vocabulary && backward ? TABLE_CHANNELS * tokens_padded() : 0);
     return scratch;
   }
 

@@ -1,5 +1,7 @@
 """Tokens through the fused recurrence: sizes that fill lane groups take ways of their own."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -102,3 +104,43 @@ def test_a_first_token_that_drives_nothing_leaves_the_state_as_it_is(structure: 
         leaves = [table, *layer.parameters()]
         answers.append([h, *torch.autograd.grad((h * weights).sum(), leaves)])  # type: ignore
     torch.testing.assert_close(*answers, rtol=1e-9, atol=1e-9)
+
+
+MANY: list[Structure] = [
+    sk.BlockDiagonal(32, 4),
+    sk.BlockDiagonal(33, 3),  # lanes that are padded
+    sk.BlockDiagonal(48, 24),  # larger than a lane group
+    sk.Orthogonal(36, 6),
+    sk.DiagonalDense(48, 16),
+    sk.JointDPLR(32, 4),
+    sk.JointDPLR(20, 3),
+    sk.WalshHadamard(32),
+]
+"""Whose parameters stand in the order of lanes, or in none."""
+
+
+@pytest.mark.parametrize("structure", MANY, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.usefixtures("every_isa", "poisoned_memory")
+def test_more_tokens_and_channels_than_are_pulled_back_at_a_time(
+    structure: Structure, dtype: torch.dtype
+) -> None:
+    source = torch.Generator().manual_seed(0)
+    layer = sk.SLiCE(110, structure, generator=source).to(dtype)
+    table = torch.randn(70, 110, generator=source).to(dtype).requires_grad_()
+    index = torch.randint(-1, 70, (8, 12), generator=source)
+    leaves = [table, *layer.parameters()]
+
+    def gradients(h: Any) -> list[Tensor]:
+        weights = torch.linspace(-1, 1, 12, dtype=dtype)[:, None]
+        return [h.detach(), *torch.autograd.grad((h * weights).sum(), leaves)]
+
+    tokens = sk.Tabulated(table, index)
+    expected = gradients(layer.trajectory(tokens, scan=sk.Recurrent())[0])
+    tolerance = 1e-10 if dtype is torch.float64 else 1e-4
+    for count in (1, 2, 3):
+        with threads(count):
+            found = gradients(layer(tokens))
+        for x, y in zip(found, expected, strict=True):
+            largest = max(1.0, float(y.abs().max()))
+            torch.testing.assert_close(x, y, rtol=0, atol=tolerance * largest)
