@@ -105,17 +105,19 @@ DOORS: dict[str, Callable[[], object]] = {
     "log-signatures, edges": lambda: log_signatures.forward(
         ONE, hall(3, 2), 2, torch.zeros(1, 2, dtype=torch.int32)
     ),
-    "selective": lambda: selective.forward([ONE, torch.ones(1, 1), *SELECTIVE[2:]], None),
-    "selective, lengths": lambda: selective.forward(SELECTIVE, torch.ones(2, dtype=torch.int64)),
-    "convolution": lambda: short_convolution.forward(
-        [ONE, torch.ones(1, 1, 3), torch.ones(2, 1, 2), None], False
+    "selective": lambda: selective.KERNEL.forward([ONE, torch.ones(1, 1), *SELECTIVE[2:], None]),
+    "selective, lengths": lambda: selective.KERNEL.forward(
+        [*SELECTIVE, torch.ones(2, dtype=torch.int64)]
     ),
-    "sLSTM": lambda: slstm.forward(
+    "convolution": lambda: short_convolution.KERNEL.forward(
+        False, [ONE, torch.ones(1, 1, 3), torch.ones(2, 1, 2), None]
+    ),
+    "sLSTM": lambda: slstm.KERNEL.forward(
+        False,
         [ONE[None]] * 2
         + [torch.ones(2, 4, 3, 3), torch.ones(2, 3, 4, 2), torch.ones(2, 4, 3)]
-        + [ONE] * 4,
-        None,
-        False,
+        + [ONE] * 4
+        + [None],
     ),
     "step": lambda: StepPlan([(Kind.BLOCKS, 4096, 4096, 0)], [[torch.zeros(1)]], 1, 3, 0.1),
     "step, places": lambda: StepPlan([(Kind.SPARSE, 2, 2, 0)], [[torch.zeros(2)] * 2], 1, 3, 0.1),

@@ -11,12 +11,10 @@ from torch import Tensor
 from slicekit.native import available, library, reason
 from slicekit.native.selective import (
     CHUNK,
+    KERNEL,
     OPERANDS,
     Task,
-    backward,
-    forward,
     obstacle,
-    start_shape,
 )
 from slicekit.scans import Native, Recurrent
 from slicekit.scans.selective import selective_scan
@@ -177,11 +175,13 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 
 def test_an_empty_batch_has_empty_results() -> None:
     operands = problem(0, 5, 3, 2)
-    outputs, last, starts = forward(operands, None)
-    gradients = backward(operands, None, starts, outputs, last)
+    results = KERNEL.forward([*operands, None])
+    outputs, last, _ = results
+    *gradients, none = KERNEL.backward([*operands, None], results, (outputs, last), [])
+    assert none is None
     assert outputs.shape == (0, 5, 3) and last.shape == (0, 3, 2)
-    assert [x.shape for x in gradients] == [x.shape for x in operands]
-    assert not gradients[1].any()
+    for gradient, x in zip(gradients, operands, strict=True):
+        assert gradient is not None and gradient.shape == x.shape and not gradient.any()
 
 
 def test_strides_and_negated_views_make_no_difference() -> None:
@@ -244,7 +244,7 @@ def test_it_is_used_where_it_applies() -> None:
     assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
     assert obstacle(torch.zeros(1, 2, 3, device="meta"))
     operands = problem(1, 4, 3, 2)
-    expected = forward(operands, None)[0]
+    expected = KERNEL.forward([*operands, None])[0]
     for scan in (None, Native()):
         assert torch.equal(run(operands, scan=scan)[0], expected)
 
@@ -256,7 +256,7 @@ def status(direction: str, spare: Any = 0, **changed: Any) -> int:
     operands, lengths = problem(1, 2, 3, 2), torch.tensor([2])
     arrays = dict(zip(OPERANDS, operands, strict=True)) | {"lengths": lengths}
     arrays |= {"outputs": operands[2].clone(), "last": operands[5].clone()}
-    arrays |= {"starts": torch.zeros(start_shape(operands[2], 2), dtype=torch.float64)}
+    arrays |= {"starts": KERNEL.shapes([*operands, lengths])[2]}
     arrays |= {"in_outputs": operands[2], "in_last": operands[5]}
     arrays |= {f"in_{name}": x.clone() for name, x in zip(OPERANDS, operands, strict=True)}
     task = Task(real=8, batch=1, length=2, channels=3, dim=2, threads=1)

@@ -192,8 +192,8 @@ def status(direction: str, spare: Any = 0, **changed: Any) -> int:
     arrays |= {name: torch.zeros(1, 2, 3).double() for name in slstm.LAST}
     arrays["outputs"] = arrays["x"].clone()
     arrays |= {f"in_{name}": x.clone() for name, x in arrays.items()}
-    arrays["kept"] = torch.zeros(slstm.kept_shape(arrays["x"]), dtype=torch.float64)
     task = slstm.Task(real=8, batch=1, length=5, heads=2, dim=3, threads=1)
+    arrays["kept"] = torch.zeros(task.shapes()["kept"], dtype=torch.float64)
     for name, x in arrays.items():
         setattr(task, name, x.data_ptr())
     lengths = torch.tensor([changed.pop("one_length", 5)])

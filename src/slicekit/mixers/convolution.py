@@ -142,20 +142,6 @@ def last_window(seen: Tensor, size: int, lengths: Tensor | None) -> Tensor:
     return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, seen.shape[-1]))
 
 
-def _forward(activation: bool, operands: list[Any]) -> tuple[Tensor]:
-    return (native.forward([*operands], activation),)
-
-
-def _shapes(activation: bool, operands: list[Any]) -> tuple[Tensor]:
-    return (operands[0].new_empty(operands[0].shape),)
-
-
-def _backward(
-    activation: bool, operands: list[Any], results: Any, cotangents: list[Tensor], needed: Any
-) -> list[Tensor | None]:
-    return native.backward([*operands], activation, cotangents[0])
-
-
 def _second(activation: bool, operands: list[Any]) -> tuple[Tensor]:
     x, window, weight, bias = operands
     return (in_torch(x, window, weight, bias, activation),)
@@ -164,9 +150,9 @@ def _second(activation: bool, operands: list[Any]) -> tuple[Tensor]:
 SHORT_CONVOLUTION = Operator(
     "short_convolution",
     "bool activation",
-    _forward,
-    _shapes,
-    _backward,
+    native.KERNEL.forward,
+    native.KERNEL.shapes,
+    native.KERNEL.backward,
     _second,
     flops=of_short_convolution,
     keeps=(),

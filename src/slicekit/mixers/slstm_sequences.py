@@ -7,7 +7,6 @@ Names are those of `slstm_recurrence`, and these:
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,32 +94,12 @@ def _driven(
     return torch.where(valid, driven, held)
 
 
-def _forward(keep: bool, operands: list[Any]) -> tuple[Tensor, ...]:
-    *tensors, lengths = operands
-    return native.forward(tensors, lengths, keep)
-
-
-def _shapes(keep: bool, operands: list[Any]) -> tuple[Tensor, ...]:
-    x, hidden = operands[1], operands[5]
-    last = (hidden.new_empty(hidden.shape) for _ in native.LAST)
-    return x.new_empty(x.shape), *last, x.new_empty(native.kept_shape(x) if keep else (0,))
-
-
-def _backward(
-    keep: bool, operands: list[Any], results: list[Any], cotangents: list[Tensor], needed: Any
-) -> list[Tensor | None]:
-    *tensors, lengths = operands
-    outputs, _, cell, normaliser, _, kept = results
-    named = {"outputs": outputs, "last_cell": cell, "last_normaliser": normaliser, "kept": kept}
-    return [*native.backward(tensors, lengths, named, cotangents), None]
-
-
 SLSTM_SEQUENCES = Operator(
     "slstm_sequences",
     "bool keep",
-    _forward,
-    _shapes,
-    _backward,
+    native.KERNEL.forward,
+    native.KERNEL.shapes,
+    native.KERNEL.backward,
     flops=of_slstm_sequences,
     outputs=5,
     keeps=(0, 2, 3, 5),

@@ -4,17 +4,19 @@ An address leaves Python once its tensor is what the kernel takes it for. A stru
 the address of as many bytes as the kernel asks for, and `work_bytes`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import Structure, byref, c_int64, c_void_p
 from enum import IntEnum
 from functools import lru_cache
 from threading import local
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from slicekit.native.library import check, library
+from slicekit.native.threads import threads
 
 
 class Kind(IntEnum):
@@ -154,6 +156,15 @@ class Task(Structure):
 
     real: int
 
+    @classmethod
+    def sizes_of(cls, *given: Any) -> dict[str, Any]:
+        """The sizes, but for threads, from settings and operands; whoever traces has symbols."""
+        raise NotImplementedError
+
+    def cost(self) -> int:
+        """About how many multiplications a pass takes."""
+        raise NotImplementedError
+
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of floating arrays, from the sizes; a gradient, `in_{name}`, has the same."""
         raise NotImplementedError
@@ -248,3 +259,65 @@ class Kernel:
         status = function(name)(byref(task))
         if status:
             check(status, name)
+
+
+class Differentiable(Kernel):
+    """A kernel with a forward and a backward pass, in the form in which operators are given them.
+
+    Args:
+        name, measure, told: as for all kernels.
+        task: its struct, whose `sizes_of` takes the settings and the operands.
+        operands: their names, in order; they have gradients where the struct does.
+        results: the names of what the forward pass writes.
+        cotangents: the names of the gradients that the backward pass is given.
+
+    Operands are tensors of one dtype on the CPU, whole numbers in int64, or None if not there.
+    Both passes raise ValueError and RuntimeError as `call` does.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measure: str,
+        task: type[Task],
+        operands: Sequence[str],
+        results: Sequence[str],
+        cotangents: Sequence[str],
+        told: bool = False,
+    ) -> None:
+        """Look for nothing yet."""
+        super().__init__(name, measure, told)
+        self.task, self.operands, self.results = task, operands, results
+        self.cotangents = cotangents
+
+    def problem(self, *plan: Any) -> tuple[Any, dict[str, Tensor | None]]:
+        """The sizes, and what is given, by name, from (*settings, operands)."""
+        *settings, operands = plan
+        task = self.task(**self.task.sizes_of(*settings, *operands))
+        task.threads = threads(task.cost())
+        return task, dict(zip(self.operands, operands, strict=True))
+
+    def forward(self, *plan: Any) -> list[Tensor]:
+        """(*settings, operands) -> results."""
+        return list(self.make("forward", *self.problem(*plan), self.results).values())
+
+    def shapes(self, *plan: Any) -> list[Tensor]:
+        """(*settings, operands) -> tensors like the results, of sizes that may be symbolic."""
+        *settings, operands = plan
+        sizes: Any = SimpleNamespace(**self.task.sizes_of(*settings, *operands))
+        shapes = self.task.shapes(sizes)
+        return [operands[0].new_empty(shapes[name]) for name in self.results]
+
+    def backward(self, *plan: Any) -> list[Tensor | None]:
+        """(*settings, operands, results, cotangents, needed) -> gradients of all operands.
+
+        Results may be None where they are not read; gradients are where an operand has none.
+        """
+        *plan, results, cotangents, _ = plan
+        task, given = self.problem(*plan)
+        names = [f"in_{name}" for name, x in given.items() if x is not None]
+        given |= {name: x for name, x in zip(self.results, results, strict=True) if x is not None}
+        given |= dict(zip(self.cotangents, cotangents, strict=True))
+        names = [name for name in names if hasattr(self.task, name)]
+        made = self.make("backward", task, given, names)
+        return [made.get(f"in_{name}") for name in self.operands]

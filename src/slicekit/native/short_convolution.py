@@ -1,20 +1,16 @@
 """Short causal convolutions: the mirror of native/include/slicekit_short_convolution.h."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
 from slicekit.native.library import unsuited
-from slicekit.native.threads import threads
 
 SIZES = ("real", "batch", "length", "channels", "size", "activation", "threads")
 OPERANDS = ("x", "window", "weight", "bias")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
-
-
-KERNEL = Kernel("short_convolution", "slicekit_short_convolution_work")
 
 
 class Task(kernel.Task):
@@ -26,6 +22,18 @@ class Task(kernel.Task):
         *WORK,
     ]
 
+    @classmethod
+    def sizes_of(
+        cls, activation: bool, x: Tensor, window: Tensor, weight: Tensor, bias: Any
+    ) -> dict[str, Any]:
+        """Of x (batch, length, channels) and weight (channels, 1, size); SiLU may follow."""
+        given = (x.itemsize, *x.shape, weight.shape[-1], int(activation))
+        return dict(zip(SIZES, given, strict=False))
+
+    def cost(self) -> int:
+        """A tap each, and the activation."""
+        return self.batch * self.length * self.channels * (self.size + 8)
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of operands and outputs."""
         return {
@@ -36,41 +44,16 @@ class Task(kernel.Task):
         }
 
 
+KERNEL = Differentiable(
+    "short_convolution",
+    "slicekit_short_convolution_work",
+    Task,
+    OPERANDS,
+    ("outputs",),
+    ("in_outputs",),
+)
+
+
 def obstacle(x: Tensor) -> str | None:
     """Why there is no kernel for such inputs (batch, length, channels); None if there is."""
     return unsuited(x) if x.shape[1] > 0 else "there are no elements"
-
-
-def forward(operands: list[Tensor | None], activation: bool) -> Tensor:
-    """Filter along time.
-
-    Args:
-        operands: x (batch, length, channels), window (batch, size - 1, channels), weight
-            (channels, 1, size) and bias (channels,) or None, of one dtype on the CPU.
-        activation: whether SiLU follows.
-
-    Returns:
-        (batch, length, channels).
-    """
-    return KERNEL.make("forward", *_problem(operands, activation), ("outputs",))["outputs"]
-
-
-def backward(
-    operands: list[Tensor | None], activation: bool, in_outputs: Tensor
-) -> list[Tensor | None]:
-    """The gradients of the operands, of that of the outputs."""
-    task, given = _problem(operands, activation)
-    names = [f"in_{name}" for name in OPERANDS if given[name] is not None]
-    made = KERNEL.make("backward", task, given | {"in_outputs": in_outputs}, names)
-    return [made.get(name) for name in GRADIENTS]
-
-
-def _problem(
-    operands: list[Tensor | None], activation: bool
-) -> tuple[Task, dict[str, Tensor | None]]:
-    """The sizes, and what is given, under the task's names."""
-    x, _, weight, _ = operands
-    assert x is not None and weight is not None
-    size = weight.shape[-1]
-    task = Task(x.itemsize, *x.shape, size, int(activation), threads(x.numel() * (size + 8)))
-    return task, dict(zip(OPERANDS, operands, strict=True))

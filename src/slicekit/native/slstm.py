@@ -1,13 +1,12 @@
 """The sLSTM's recurrence: the mirror of native/include/slicekit_slstm.h."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
 from slicekit.native.library import unsuited
-from slicekit.native.threads import threads
 
 KEPT = 5
 """Numbers for each unit and step that the backward pass needs."""
@@ -19,95 +18,56 @@ LAST = tuple(f"last_{name}" for name in STATE)
 COTANGENTS = ("in_outputs", *(f"in_{name}" for name in LAST))
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
-KERNEL = Kernel("slstm", "slicekit_slstm_{way}_work")
-
 
 class Task(kernel.Task):
-    """`slicekit_slstm` of slicekit_slstm.h."""
+    """`slicekit_slstm` of slicekit_slstm.h; `keep` says whether a backward pass follows."""
 
     _fields_: ClassVar = [
         *sizes(*SIZES),
         *addresses("lengths", *OPERANDS, "outputs", *LAST, "kept", *COTANGENTS, *GRADIENTS),
         *WORK,
     ]
+    keep = True
+
+    @classmethod
+    def sizes_of(cls, keep: bool, filtered: Tensor, *_: Any) -> dict[str, Any]:
+        """Of inputs (batch, length, heads, dim)."""
+        named = zip(SIZES, (filtered.itemsize, *filtered.shape), strict=False)
+        return {"keep": keep, **dict(named)}
+
+    def cost(self) -> int:
+        """A product with two matrices for each gate, step and head."""
+        return 8 * self.batch * self.length * self.heads * self.dim**2
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of operands and results."""
+        """Of operands and results; nothing is kept unless a backward pass follows."""
         batch, length, heads, dim = self.batch, self.length, self.heads, self.dim
+        lanes = 64 // self.real
+        kept = (heads, batch, length, KEPT, -(-dim // lanes) * lanes)
         return {
             **dict.fromkeys(("filtered", "x", "outputs"), (batch, length, heads, dim)),
             **dict.fromkeys((*STATE, *LAST), (batch, heads, dim)),
             "gates": (heads, 4, dim, dim),
             "recurrent": (heads, dim, 4, dim),
             "bias": (heads, 4, dim),
-            "kept": _kept_shape((batch, length, heads, dim), self.real),
+            "kept": kept if self.keep else (0,),
         }
 
     def whole(self) -> dict[str, tuple[int, ...]]:
-        """Lengths."""
+        """Lengths, in 0..length; outputs are zero past the end."""
         return {"lengths": (self.batch,)}
+
+
+KERNEL = Differentiable(
+    "slstm",
+    "slicekit_slstm_{way}_work",
+    Task,
+    (*OPERANDS, "lengths"),
+    ("outputs", *LAST, "kept"),
+    COTANGENTS,
+)
 
 
 def obstacle(x: Tensor) -> str | None:
     """Why there is no kernel for tensors of this dtype on this device; None if there is."""
     return unsuited(x)
-
-
-def kept_shape(x: Tensor) -> tuple[int, ...]:
-    """The shape of what the backward pass needs for inputs (batch, length, heads, dim)."""
-    return _kept_shape(x.shape, x.itemsize)
-
-
-def _kept_shape(x: tuple[int, ...], real: int) -> tuple[int, ...]:
-    batch, length, heads, dim = x
-    lanes = 64 // real
-    return heads, batch, length, KEPT, -(-dim // lanes) * lanes
-
-
-def forward(operands: list[Tensor], lengths: Tensor | None, keep: bool) -> tuple[Tensor, ...]:
-    """Run all steps.
-
-    Args:
-        operands: filtered and x (batch, length, heads, dim), gates (heads, 4, dim, dim), recurrent
-            (heads, dim, 4, dim), bias (heads, 4, dim), and hidden, cell, normaliser and stabiliser
-            (batch, heads, dim), of one dtype on the CPU.
-        lengths: (batch,) int64 in 0..length, or None.
-        keep: whether a backward pass follows.
-
-    Returns:
-        The hidden states (batch, length, heads, dim), zero past the end; the four tensors of the
-        last state; and what `backward` needs, which is empty if it is not to be kept.
-
-    Raises:
-        RuntimeError: if a length leaves its range.
-    """
-    names = ("outputs", *LAST, "kept")[: 6 if keep else 5]
-    made = KERNEL.make("forward", *_problem(operands, lengths), names)
-    return *made.values(), *(() if keep else (operands[1].new_empty(0),))
-
-
-def backward(
-    operands: list[Tensor],
-    lengths: Tensor | None,
-    results: dict[str, Tensor],
-    cotangents: list[Tensor],
-) -> list[Tensor]:
-    """The gradients of the operands.
-
-    Args:
-        operands, lengths: as in `forward`.
-        results: its outputs, last_cell, last_normaliser and kept, under these names.
-        cotangents: the gradients of the hidden states and of the last state's four tensors.
-    """
-    task, given = _problem(operands, lengths)
-    given |= results | dict(zip(COTANGENTS, cotangents, strict=True))
-    return list(KERNEL.make("backward", task, given, GRADIENTS).values())
-
-
-def _problem(
-    operands: list[Tensor], lengths: Tensor | None
-) -> tuple[Task, dict[str, Tensor | None]]:
-    """The sizes, and what is given, under the task's names."""
-    x = operands[1]
-    task = Task(x.itemsize, *x.shape, threads(8 * x.numel() * x.shape[-1]))
-    return task, dict(zip(OPERANDS, operands, strict=True)) | {"lengths": lengths}

@@ -18,7 +18,6 @@ CPU, elsewhere a chunk of time at a time.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -196,25 +195,6 @@ def _run_chunks(operands: list[Tensor], scan: Scan) -> tuple[Tensor, Tensor]:
     return torch.cat(outputs, 1), state
 
 
-def _forward(operands: list[Any]) -> tuple[Tensor, ...]:
-    """Outputs, last state, and what the backward pass makes the others from."""
-    *tensors, lengths = operands
-    return native.forward(tensors, lengths)
-
-
-def _shapes(operands: list[Any]) -> tuple[Tensor, ...]:
-    inputs, state = operands[2], operands[5]
-    starts = inputs.new_empty(native.start_shape(inputs, state.shape[-1]))
-    return inputs.new_empty(inputs.shape), state.new_empty(state.shape), starts
-
-
-def _backward(
-    operands: list[Any], results: list[Any], cotangents: list[Tensor], needed: list[bool]
-) -> list[Tensor | None]:
-    *tensors, lengths = operands
-    return [*native.backward(tensors, lengths, results[2], *cotangents), None]
-
-
 def _flops(operands: list[tuple[int, ...]]) -> int:
     """Decay, drive and readout of each number of a state."""
     steps, rates = operands[:2]
@@ -224,9 +204,9 @@ def _flops(operands: list[tuple[int, ...]]) -> int:
 SELECTIVE_SCAN = Operator(
     "selective_scan",
     "",
-    _forward,
-    _shapes,
-    _backward,
+    native.KERNEL.forward,
+    native.KERNEL.shapes,
+    native.KERNEL.backward,
     flops=_flops,
     outputs=2,
     keeps=(2,),
