@@ -11,7 +11,7 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import threads as sizes
-from slicekit.native.increments import IncrementKernel, Increments
+from slicekit.native.kernel import Differentiable
 from slicekit.structures import Parameters, Structure
 
 DIMS, CHANNELS = (1, 2, 7, 16, 31, 64), (1, 3, 17)
@@ -84,13 +84,18 @@ def problem(
     return Problem(structure, made, increments, state, u, rescale, in_states, in_last)
 
 
-def native(door: IncrementKernel, given: Problem) -> dict[str, Tensor]:
+def plan(given: Problem) -> tuple[int, list[Tensor | None]]:
+    """What a kernel is given."""
+    return given.rescale, [given.increments, *given.parameters.values(), given.state, given.inputs]
+
+
+def native(kernel: Differentiable, given: Problem) -> dict[str, Tensor]:
     """All results and gradients of the kernel, by name."""
-    operands = (given.parameters, given.increments, given.state, given.inputs, given.rescale)
-    run = Increments(door, *operands)
-    states, last, factors = run.forward()
-    found = run.backward(states, factors, given.in_states, given.in_last)
-    return _named(given, (states, last, factors), (*found[0].values(), *found[1:]))
+    states, factors, last = results = kernel.forward(*plan(given))
+    gradients = kernel.backward(*plan(given), results, (given.in_states, given.in_last), [])
+    found = dict(zip(kernel.operands, gradients, strict=True))
+    trained = (found[name] for name in (*given.trained(), "increments", "state", "inputs"))
+    return _named(given, (states, last, factors), tuple(trained))
 
 
 def plain(given: Problem) -> dict[str, Tensor]:

@@ -16,9 +16,9 @@ from slicekit.native import (
     short_convolution,
     slstm,
 )
-from slicekit.native.increments import SHARED_FACTORS, SPARSE, Increments
 from slicekit.native.kernel import Kind, address, plain
 from slicekit.native.panels import Panels, Part
+from slicekit.native.recurrences import SHARED_FACTORS, SPARSE
 from slicekit.native.step import StepPlan
 from slicekit.paths.lie_bases import hall
 from slicekit.scans import Outer, propagate
@@ -68,8 +68,8 @@ def test_a_tensor_becomes_plain() -> None:
 
 
 ONE = torch.ones(1, 2, 3)
-SMALL = {"values": torch.ones(2), "places": torch.tensor([0, 5])}
-FACTORS = {"diagonal": torch.ones(3, 2), "left": torch.ones(3, 2, 1), "right": torch.ones(3, 2, 1)}
+VALUES, PLACES = torch.ones(2), torch.tensor([0, 5])
+DIAGONAL, THIN = torch.ones(3, 2), torch.ones(3, 2, 1)
 STATE = torch.ones(1, 2, 1)
 SELECTIVE = [ONE, torch.ones(3, 2), ONE, torch.ones(1, 2, 2), torch.ones(1, 2, 2), ONE.mT]
 
@@ -84,21 +84,17 @@ DOORS: dict[str, Callable[[], object]] = {
     "panels, the gradient": lambda: panels(torch.ones(3, 4)).backward(
         torch.ones(1, 2, 2, 1), torch.ones(0, 0, 0), None, torch.ones(1, 1, 2, 1), STATE
     ),
-    "sparse, values": lambda: Increments(
-        SPARSE, SMALL | {"values": ONE}, ONE, STATE, None, 0
-    ).forward(),
-    "sparse, places": lambda: Increments(
-        SPARSE, SMALL | {"places": torch.zeros(2, dtype=torch.int32)}, ONE, STATE, None, 0
-    ).forward(),
-    "sparse, the batch": lambda: Increments(
-        SPARSE, SMALL, ONE, STATE.expand(2, 2, 1), None, 0
-    ).forward(),
-    "shared factors": lambda: Increments(
-        SHARED_FACTORS, FACTORS | {"left": torch.ones(2, 2, 1)}, ONE, STATE, None, 0
-    ).forward(),
-    "shared factors, inputs": lambda: Increments(
-        SHARED_FACTORS, FACTORS, ONE, STATE, ONE, 0
-    ).forward(),
+    "sparse, values": lambda: SPARSE.forward(0, [ONE, ONE, PLACES, STATE, None]),
+    "sparse, places": lambda: SPARSE.forward(0, [ONE, VALUES, PLACES.int(), STATE, None]),
+    "sparse, the batch": lambda: SPARSE.forward(
+        0, [ONE, VALUES, PLACES, STATE.expand(2, 2, 1), None]
+    ),
+    "shared factors": lambda: SHARED_FACTORS.forward(
+        0, [ONE, DIAGONAL, torch.ones(2, 2, 1), THIN, STATE, None]
+    ),
+    "shared factors, inputs": lambda: SHARED_FACTORS.forward(
+        0, [ONE, DIAGONAL, THIN, THIN, STATE, ONE]
+    ),
     "exponential": lambda: exponential.forward(torch.ones(2, 3)),
     "exponential, the gradient": lambda: exponential.pullback(torch.ones(2, 2), torch.ones(3, 3)),
     "log-signatures": lambda: log_signatures.forward(ONE, hall(2, 2), 2, None),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, kernel, library, reason
-from slicekit.native.given import Task, chunk_size
+from slicekit.native.given import KERNEL, Task, chunk_size
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import (
@@ -321,7 +321,7 @@ def task() -> tuple[Task, list[Tensor]]:
     passes = problem(Kind("low rank", 5, 2), columns=3, inputs="outer", readout=True)
     saved, gradients = run(passes)
     given = [*operands(passes), *saved, *cotangents(passes), *gradients]
-    task = passes._task()
+    task, _ = KERNEL.problem(passes.rescale, passes.operands)
     names = ["diagonal", "left", "right", "state", "input_left", "input_right", "readout"]
     names += ["outputs", "last", "factors", "starts", "in_outputs", "in_last"]
     names += [f"in_{name}" for name in names[:7]]

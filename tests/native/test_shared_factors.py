@@ -5,8 +5,8 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.increments import SHARED_FACTORS, Increments
 from slicekit.native.kernel import fill
+from slicekit.native.recurrences import SHARED_FACTORS
 from tests.native.increment_scans import (
     BAD_OPTION,
     BAD_POINTER,
@@ -20,6 +20,7 @@ from tests.native.increment_scans import (
     assert_near,
     native,
     plain,
+    plan,
     poisoned_memory,
     problem,
     status,
@@ -109,9 +110,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.DPLR(5, 2), 3, 2, 4)
-    c, held = Increments(
-        SHARED_FACTORS, given.parameters, given.increments, given.state, None, 0
-    )._problem()
+    c, held = SHARED_FACTORS.problem(*plan(given))
     states, last = (torch.full(c.shapes()[x], 7.0).to(given.state) for x in ("states", "last"))
     fill(c, c.expected(), held | {"states": states, "last": last})
     space = torch.empty(10**6, dtype=torch.uint8)

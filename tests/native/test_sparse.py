@@ -5,8 +5,8 @@ import torch
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.increments import SPARSE, Increments
 from slicekit.native.kernel import fill
+from slicekit.native.recurrences import SPARSE
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,
@@ -21,6 +21,7 @@ from tests.native.increment_scans import (
     assert_near,
     native,
     plain,
+    plan,
     poisoned_memory,
     problem,
     status,
@@ -114,8 +115,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
-    operands = (given.parameters, given.increments, given.state, None, 0)
-    c, held = Increments(SPARSE, *operands)._problem()
+    c, held = SPARSE.problem(*plan(given))
     states, last = (torch.full(c.shapes()[x], 7.0).to(given.state) for x in ("states", "last"))
     fill(c, c.expected(), held | {"states": states, "last": last})
     space = torch.empty(10**6, dtype=torch.uint8)
@@ -147,6 +147,6 @@ def test_bad_arguments_are_named_before_anything_is_touched() -> None:
 
 def test_the_door_names_what_the_kernel_refused() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
-    parameters = given.parameters | {"places": given.parameters["places"].flip(0)}
+    values, places = given.parameters.values()
     with pytest.raises(RuntimeError, match="sparse_forward was given an index outside its table"):
-        Increments(SPARSE, parameters, given.increments, given.state, None, 0).forward()
+        SPARSE.forward(0, [given.increments, values, places.flip(0), given.state, None])

@@ -1,6 +1,7 @@
 """Recurrences by a table of dense matrices, and sums of sparse ones, against plain loops."""
 
 import ctypes
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.tables import Table, pull_sparse_sums, sparse_sums
-from slicekit.native.tables import _Table as TableStruct
+from slicekit.native.recurrences import SPARSE_SUMS, TABLE
+from slicekit.native.recurrences import Table as TableStruct
 from slicekit.scans import Scan
 from slicekit.scans.native import tokens
 from slicekit.structures import Structure
@@ -36,6 +37,17 @@ SHAPES = [  # vocabulary, dim, batch, length, columns, inputs, rescale
 ]
 
 
+@dataclass(frozen=True)
+class Table:
+    """One recurrence by a table."""
+
+    matrices: Tensor
+    index: Tensor
+    state: Tensor
+    inputs: Tensor | None
+    rescale: int
+
+
 def _problem(
     vocabulary: int, dim: int, batch: int, length: int, columns: int, inputs: bool, rescale: int
 ) -> tuple[Table, Tensor, Tensor]:
@@ -49,10 +61,11 @@ def _problem(
 
 
 def _native(table: Table, in_states: Tensor, in_last: Tensor) -> dict[str, Tensor]:
-    states, factors = table.forward()
-    found = table.backward(states, factors, in_states, in_last)
-    names = ("states", "factors", "in matrices", "in state", "in inputs")
-    pairs = zip(names, (states, factors, *found), strict=True)
+    plan = (table.rescale, [table.matrices, table.index, table.state, table.inputs])
+    results = TABLE.forward(*plan)
+    gradients = TABLE.backward(*plan, results, (in_states, in_last), [])
+    names = ("states", "factors", "in matrices", "in index", "in state", "in inputs")
+    pairs = zip(names, (*results, *gradients), strict=True)
     return {name: x for name, x in pairs if x is not None}
 
 
@@ -120,22 +133,23 @@ def test_sums_of_sparse_matrices_are_those_of_the_structure(
     expected = {"matrices": matrices.detach(), "in values": pulled[0], "in table": pulled[1]}
     for count in (1, 3):
         with threads(count):
-            made = torch.empty_like(gradient)
-            sparse_sums(values, places, table, made)
-            in_values, in_table = pull_sparse_sums(values, places, table, gradient)
+            plan = (dim, [values, places, table])
+            (made,) = SPARSE_SUMS.forward(*plan)
+            in_values, none, in_table = SPARSE_SUMS.backward(*plan, [made], [gradient], [])
+        assert none is None and in_values is not None and in_table is not None
         found = {"matrices": made, "in values": in_values, "in table": in_table}
         assert_near(found, expected, 1e-12)
 
 
 def test_the_door_names_what_the_kernel_refused() -> None:
     table, _, _ = _problem(3, 4, 2, 5, 1, False, 0)
-    outside = Table(table.matrices, table.index + 1, table.state, None, 0)
-    outside.index[0, 0] = 3
+    index = table.index.clone()
+    index[0, 0] = 3
     with pytest.raises(RuntimeError, match="table_forward was given an index outside its table"):
-        outside.forward()
+        TABLE.forward(0, [table.matrices, index, table.state, None])
     values, places = torch.ones(2), torch.tensor([4, 3])
     with pytest.raises(RuntimeError, match="sparse_table_forward was given an index"):
-        sparse_sums(values, places, torch.ones(2, 1), torch.empty(2, 3, 3))
+        SPARSE_SUMS.forward(3, [values, places, torch.ones(2, 1)])
 
 
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:

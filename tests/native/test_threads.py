@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import slicekit as sk
-from slicekit.native import available, increments, panels, threads
+from slicekit.native import available, kernel, panels, threads
 from slicekit.structures import Structure
 
 FORK = """
@@ -60,7 +60,7 @@ def test_long_batches_are_shared_and_short_ones_are_not(
     """By what all steps of a pass cost, whichever kernel takes them."""
     monkeypatch.setattr(threads, "WORTHWHILE", 2**23)
     asked: list[int] = []
-    for module in (panels, increments):
+    for module in (panels, kernel):
         monkeypatch.setattr(module, "threads", lambda work: asked.append(work) or 1)
     layer = sk.SLiCE(8, structure, drive=sk.TimeAndInput(dt=1e-3))
     with torch.no_grad():

@@ -4,7 +4,7 @@ Diagonal transitions are real or complex; blocks and low-rank transitions are re
 """
 
 import ctypes
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -13,8 +13,9 @@ from slicekit.native.kernel import (
     COMPLEX,
     REAL,
     WORK,
+    Differentiable,
     Expected,
-    Kernel,
+    Kind,
     addresses,
     function,
     sizes,
@@ -30,9 +31,8 @@ OPERANDS = (
     *("input", "input_left", "input_right", "readout"),
 )
 RESULTS = ("outputs", "last", "factors", "starts")
+COTANGENTS = ("in_outputs", "in_last")
 GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
-
-KERNEL = Kernel("given", "slicekit_given_{way}_work")
 
 
 class Task(kernel.Task):
@@ -40,10 +40,35 @@ class Task(kernel.Task):
 
     _fields_: ClassVar = [
         *sizes(*SIZES),
-        *addresses(*OPERANDS, *RESULTS, "in_outputs", "in_last", *GRADIENTS),
+        *addresses(*OPERANDS, *RESULTS, *COTANGENTS, *GRADIENTS),
         *WORK,
     ]
     read_out = False
+
+    @classmethod
+    def sizes_of(cls, rescale: int, *operands: Any) -> dict[str, Any]:
+        """Of transitions of one kind, and the state (batch, dim, columns)."""
+        diagonal, blocks, left, _, state, *_, readout = operands
+        kind = Kind.DIAGONAL if left is None else Kind.LOW_RANK
+        (batch, dim, columns), dtype = state.shape, state.dtype
+        return {
+            "kind": kind if blocks is None else Kind.BLOCKS,
+            "real": dtype.to_real().itemsize,
+            "complex": int(dtype.is_complex),
+            "batch": batch,
+            "length": (diagonal if blocks is None else blocks).shape[1],
+            "dim": dim,
+            "columns": columns,
+            "block": 0 if blocks is None else blocks.shape[-1],
+            "rank": 0 if left is None else left.shape[-1],
+            "rescale": rescale,
+            "read_out": readout is not None,
+        }
+
+    def cost(self) -> int:
+        """Of each step's product."""
+        width = max(1, self.block, self.rank)
+        return self.batch * self.length * self.dim * self.columns * width
 
     def dtype(self) -> torch.dtype:
         """Real or complex."""
@@ -75,6 +100,10 @@ class Task(kernel.Task):
         if self.rescale:
             shape = (self.batch, windows(self.length, self.rescale), self.dim, self.columns)
         return super().expected() | {"factors": (shape, REAL[self.real])}
+
+
+KERNEL = Differentiable("given", "slicekit_given_{way}_work", Task, OPERANDS, RESULTS, COTANGENTS)
+"""Its setting is `rescale`, as for all recurrences."""
 
 
 def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:

@@ -157,7 +157,7 @@ class Task(Structure):
     real: int
 
     @classmethod
-    def sizes_of(cls, *given: Any) -> dict[str, Any]:
+    def sizes_of(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The sizes, but for threads, from settings and operands; whoever traces has symbols."""
         raise NotImplementedError
 
@@ -308,16 +308,16 @@ class Differentiable(Kernel):
         shapes = self.task.shapes(sizes)
         return [operands[0].new_empty(shapes[name]) for name in self.results]
 
-    def backward(self, *plan: Any) -> list[Tensor | None]:
+    def backward(self, *given: Any) -> list[Tensor | None]:
         """(*settings, operands, results, cotangents, needed) -> gradients of all operands.
 
         Results may be None where they are not read; gradients are where an operand has none.
         """
-        *plan, results, cotangents, _ = plan
-        task, given = self.problem(*plan)
-        names = [f"in_{name}" for name, x in given.items() if x is not None]
-        given |= {name: x for name, x in zip(self.results, results, strict=True) if x is not None}
-        given |= dict(zip(self.cotangents, cotangents, strict=True))
+        *plan, results, cotangents, _ = given
+        task, arrays = self.problem(*plan)
+        names = [f"in_{name}" for name, x in arrays.items() if x is not None]
         names = [name for name in names if hasattr(self.task, name)]
-        made = self.make("backward", task, given, names)
+        arrays |= {name: x for name, x in zip(self.results, results, strict=True) if x is not None}
+        arrays |= zip(self.cotangents, cotangents, strict=True)
+        made = self.make("backward", task, arrays, names)
         return [made.get(f"in_{name}") for name in self.operands]

@@ -6,9 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from slicekit.native.given import KERNEL, RESULTS, Task, chunk_size
-from slicekit.native.kernel import Kind
-from slicekit.native.threads import threads
+from slicekit.native.given import KERNEL, OPERANDS, chunk_size
 from slicekit.scans.base import Passes
 from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
@@ -48,8 +46,7 @@ class GivenPasses(Passes):
             outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
             factors = torch.cat([r[2] for r in results], 2) if self.rescale else results[0][2]
             return [outputs, last, factors, results[0][3]]
-        made = KERNEL.make("forward", self._task(), self._operands, RESULTS)
-        return [made[name] for name in RESULTS]
+        return KERNEL.forward(self.rescale, self.operands)
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
@@ -58,11 +55,8 @@ class GivenPasses(Passes):
         in_last = torch.zeros_like(self.state) if in_last is None else in_last
         if self.parts:
             return self._joined(saved, in_outputs, in_last, needed)
-        operands = self._operands
-        given = {**operands, **dict(zip(RESULTS, saved[:4], strict=True))}
-        given |= {"in_outputs": in_outputs, "in_last": in_last}
-        names = [f"in_{name}" for name in operands]
-        return list(KERNEL.make("backward", self._task(), given, names).values())
+        plan = (self.rescale, self.operands, saved[:4], (in_outputs, in_last), needed)
+        return [x for x in KERNEL.backward(*plan) if x is not None]
 
     def _joined(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -86,45 +80,17 @@ class GivenPasses(Passes):
         return [*tensors, state, *left, *right]
 
     @cached_property
-    def _operands(self) -> dict[str, Tensor]:
-        """Everything that is differentiated, under the names and in the order of the task."""
-        inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
-        arrays = dict(zip(_names(self.transition), self.transition.tensors(), strict=True))
-        arrays["state"] = self.state
-        arrays |= dict(zip(inputs, self.inputs, strict=False))
-        if self.readout is not None:
-            arrays["readout"] = self.readout
-        return arrays
-
-    def _task(self) -> Task:
-        batch, dim, columns = self.state.shape
-        dtype, thin = self.state.dtype, self.transition.tensors()[-1]
-        kind = KINDS[_names(self.transition)]
-        width = 1 if kind == Kind.DIAGONAL else thin.shape[-1]
-        task = Task(
-            kind=kind,
-            real=dtype.to_real().itemsize,
-            complex=int(dtype.is_complex),
-            batch=batch,
-            length=self.length,
-            dim=dim,
-            columns=columns,
-            block=thin.shape[-1] if kind == Kind.BLOCKS else 0,
-            rank=thin.shape[-1] if kind == Kind.LOW_RANK else 0,
-            rescale=self.rescale,
-            threads=threads(self.state.numel() * self.length * width),
+    def operands(self) -> list[Tensor | None]:
+        """Everything that is differentiated, as the kernel takes it."""
+        diagonal = isinstance(self.transition, DiagonalTransition)
+        named = dict(
+            zip(
+                ("diagonal",) if diagonal else self.transition.stepwise,
+                self.transition.tensors(),
+                strict=True,
+            )
         )
-        task.read_out = self.readout is not None
-        return task
-
-
-KINDS = {
-    ("diagonal",): Kind.DIAGONAL,
-    ("blocks",): Kind.BLOCKS,
-    ("diagonal", "left", "right"): Kind.LOW_RANK,
-}
-
-
-def _names(transition: Transition) -> tuple[str, ...]:
-    """The task's names of a transition's tensors."""
-    return ("diagonal",) if isinstance(transition, DiagonalTransition) else transition.stepwise
+        inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
+        named |= zip(inputs, self.inputs, strict=False)
+        named["state"] = self.state
+        return [*map(named.get, OPERANDS[:-1]), self.readout]

@@ -8,10 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from slicekit.native.increments import SHARED_FACTORS, SPARSE, Increments
-from slicekit.native.kernel import Kind, plain
+from slicekit.native.kernel import Differentiable, Kind, plain
 from slicekit.native.panels import Panels
-from slicekit.native.tables import Table
+from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, TABLE
 from slicekit.scans.base import Passes, input_pullback, input_window
 from slicekit.scans.native import tokens
 from slicekit.scans.native.runs import PANELS, Run, runs_of
@@ -93,14 +92,6 @@ class MadePasses(Passes):
             return [x if x is None else plain(x)] * len(self.runs)
         return [plain(part) for part in x.split([run.dim for run in self.runs], axis)]
 
-    def _alone(self, run: Run, state: Tensor, inputs: Tensor | None) -> Increments:
-        """A part with a kernel of its own, position by position: it has no use for a table."""
-        path = self.path
-        if self.index is not None:
-            path = path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
-        by = SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS
-        return Increments(by, self._named(run), path, state, inputs, self.rescale)
-
     def _tabulates(self, run: Run) -> bool:
         """Whether a part's matrices are made once per token, and not position by position."""
         if self.index is None:
@@ -108,14 +99,20 @@ class MadePasses(Passes):
         positions = self.index.numel() * self.state.shape[-1]
         return tokens.pays(run, self._named(run), self.path, positions)
 
-    def _table(
+    def _alone(
         self, run: Run, state: Tensor, inputs: Tensor | None, matrices: Tensor | None
-    ) -> Table:
-        """A part with a matrix for each token, made here unless they are given."""
-        assert self.index is not None
-        if matrices is None:
-            matrices = tokens.make(run, self._named(run), self.path, None)
-        return Table(matrices, self.index, state, inputs, self.rescale)
+    ) -> tuple[Differentiable, list[Tensor | None]]:
+        """The kernel of a part that no panels take, and its operands.
+
+        By its matrices of all tokens, if they are given; otherwise position by position.
+        """
+        if matrices is not None:
+            return TABLE, [matrices, self.index, state, inputs]
+        path = self.path
+        if self.index is not None:
+            path = path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
+        by = SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS
+        return by, [path, *self._named(run).values(), state, inputs]
 
     def _named(self, run: Run) -> dict[str, Tensor]:
         """A run's parameters under the names that its structure gives them."""
@@ -166,12 +163,11 @@ class MadePasses(Passes):
                 x.copy_(bound)
             states, divided = panels.forward(last, made)
             return states, state.new_empty(0) if divided is None else divided
+        matrices = None
         if self._tabulates(run):
-            held = self._named(run)
-            matrices = tokens.make(run, held, self.path, last)
-            states, factors = self._table(run, state, inputs, matrices).forward()
-        else:
-            states, _, factors = self._alone(run, state, inputs).forward()
+            matrices = tokens.make(run, self._named(run), self.path, last)
+        kernel, operands = self._alone(run, state, inputs, matrices)
+        states, factors, *_ = kernel.forward(self.rescale, operands)
         if self.rescale:  # one for all rows
             factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
         return states, factors
@@ -237,16 +233,21 @@ class MadePasses(Passes):
         in_last = torch.zeros_like(state) if in_last is None else in_last
         if self.rescale:
             factors = factors[:, :, 0]
-        if self._tabulates(run):
-            matrices = None if last is None else last.view(-1, run.dim, run.dim)
-            table = self._table(run, state, inputs, matrices)
-            in_matrices, first, driven = table.backward(states, factors, in_states, in_last)
-            named, moved = tokens.pull(run, self._named(run), self.path, in_matrices)
+        matrices = None if last is None else last.view(-1, run.dim, run.dim)
+        if last is None and self._tabulates(run):
+            matrices = tokens.make(run, self._named(run), self.path, None)
+        kernel, operands = self._alone(run, state, inputs, matrices)
+        results = [states, factors, None][: len(kernel.results)]
+        plan = (self.rescale, operands, results, (in_states, in_last), [])
+        gradients: dict[str, Any] = dict(zip(kernel.operands, kernel.backward(*plan), strict=True))
+        first, driven = gradients["state"], gradients["inputs"]
+        held = self._named(run)
+        if matrices is not None:
+            gradients, moved = tokens.pull(run, held, self.path, gradients["matrices"])
         else:
-            alone = self._alone(run, state, inputs)
-            named, moved, first, driven = alone.backward(states, factors, in_states, in_last)
-            if self.index is not None:
-                flat = self.index.reshape(-1)
-                moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
-        whole = {name.rpartition("_")[2]: name for name in run.names}
-        return {whole[name]: x for name, x in named.items()}, moved, first, driven
+            moved = gradients["increments"]
+        if matrices is None and self.index is not None:
+            flat = self.index.reshape(-1)
+            moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
+        pairs = zip(run.names, map(gradients.get, held), strict=True)
+        return {name: x for name, x in pairs if x is not None}, moved, first, driven

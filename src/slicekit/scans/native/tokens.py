@@ -19,9 +19,9 @@ from torch import Tensor
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Euler
 from slicekit.native import available
-from slicekit.native.kernel import Kind
+from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import MOST_RANK
-from slicekit.native.tables import pull_sparse_sums, sparse_sums
+from slicekit.native.recurrences import SPARSE_SUMS
 from slicekit.scans.native.runs import Run, why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
@@ -71,7 +71,8 @@ def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) 
     numbers = table.new_empty(table.shape[0] * run.dim**2) if kept is None else kept
     matrices = numbers.view(-1, run.dim, run.dim)
     if run.kernel is Kind.SPARSE:
-        sparse_sums(held["values"], held["places"], table, matrices)
+        task, given = SPARSE_SUMS.problem(run.dim, _sparse(held, table))
+        SPARSE_SUMS.call("forward", task, given | {"matrices": matrices})
         return matrices
     for rows, products in _products(held):
         matrices[:, rows] = (table @ products.flatten(1)).unflatten(1, products.shape[1:])
@@ -84,7 +85,9 @@ def pull(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Gradients of the parameters by name, and of the table, from those of the matrices."""
     if run.kernel is Kind.SPARSE:
-        values, moved = pull_sparse_sums(held["values"], held["places"], table, gradient)
+        plan = (run.dim, _sparse(held, table), [None], [gradient], [])
+        values, _, moved = SPARSE_SUMS.backward(*plan)
+        assert values is not None and moved is not None
         return {"values": values}, moved
     diagonal = gradient.diagonal(dim1=-2, dim2=-1)
     moved = diagonal @ held["diagonal"].t()
@@ -99,6 +102,11 @@ def pull(
             torch.sum(in_products * right[:, j, None], -1, out=in_left[:, j, rows])
     gradients = {"left": in_left.mT.contiguous(), "right": in_right.mT.contiguous()}
     return gradients | {"diagonal": table.t() @ diagonal}, moved
+
+
+def _sparse(held: dict[str, Tensor], table: Tensor) -> list[Tensor]:
+    """What sums of sparse matrices are made of."""
+    return [plain(x) for x in (held["values"], held["places"], table)]
 
 
 def _products(held: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
