@@ -179,6 +179,10 @@ class Made(Source):
         path = (some,) if self.index is None else (self.path, some.contiguous())
         return type(self)(self.structure, self.flow, self.parameters, *path)
 
+    def with_parameters(self, parameters: Parameters) -> "Made":
+        """Of the same path."""
+        return type(self)(self.structure, self.flow, parameters, self.path, self.index)
+
     @property
     def differentiable(self) -> bool:
         """Our own are; of others a transition is looked at."""

@@ -122,8 +122,12 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
             the order of the run; `alike`. Of tokens x is (vocabulary, channels), and the last
             operand is the index (batch, length).
     """
+    run, affine, operands = plan[1], plan[2], list(operands)
     if operands[0].dtype is HALF:
-        operands = [operands[0], *(x.float() for x in operands[1:])]
+        operands[1:] = [x.float() for x in operands[1:]]
+    if run.bounded:
+        parameters = slice(2 + affine, 2 + affine + len(run.names))
+        operands[parameters] = run.bind(operands[parameters])
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     return tuple(FUSED.at_once((*plan, ends, keep), operands, keep)[: 1 + ends])
 
@@ -135,7 +139,7 @@ class _Pass:
         x: (batch, length, channels), or the table (vocabulary, channels).
         index: of tokens, (batch, length).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
-        given: the parameters, as the structure has them.
+        parameters: as the kernel takes them.
     """
 
     def __init__(
@@ -156,7 +160,7 @@ class _Pass:
         self.first = 3 if affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
         end = self.first + len(run.names)
-        self.given = [plain(x) for x in operands[self.first : end]]
+        self.parameters = tuple(map(plain, operands[self.first : end]))
         self.index = plain(operands[end]) if len(operands) > end else None
 
     @property
@@ -164,11 +168,6 @@ class _Pass:
         """Batch and length."""
         batch, length = (self.x if self.index is None else self.index).shape[:2]
         return batch, length
-
-    @property
-    def keeps_bound(self) -> bool:
-        """Whether bounded parameters are kept: of tokens they may cost as much as all steps."""
-        return self.keep and self.index is not None and bool(self.run.bounded)
 
     def initial(self) -> Tensor:
         """h_0, (batch, dim)."""
@@ -189,13 +188,9 @@ class _Pass:
         assert self.index is not None
         return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
 
-    def bound(self) -> list[Tensor]:
-        """The parameters as the kernel takes them."""
-        return self.run.bind(self.given) if self.run.bounded else self.given
-
-    def panels(self, bound: Sequence[Tensor], state: Tensor) -> Panels:
-        """The problem of the kernel, from parameters as it takes them and the first state."""
-        given = (tuple(bound), self.x, self.index, state, None, 0)
+    def panels(self, state: Tensor) -> Panels:
+        """The problem of the kernel, from the first state."""
+        given = (self.parameters, self.x, self.index, state, None, 0)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
 
 
@@ -203,8 +198,7 @@ def _forward(*args: Any) -> list[Tensor]:
     """All states, the last if asked for; that at the beginning if made, and what is kept."""
     this = _Pass(*args)
     state = this.initial()
-    bound = this.bound()
-    panels = this.panels(bound, state)
+    panels = this.panels(state)
     numbers = panels.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
@@ -212,17 +206,15 @@ def _forward(*args: Any) -> list[Tensor]:
     if this.ends and last is None:
         last = states.select(1, -1).clone()
     first = [state] if this.affine else []
-    made = this.run.made(bound) if this.keeps_bound else []
-    return [states, *([] if last is None else [last]), *first, *kept, *made]
+    return [states, *([] if last is None else [last]), *first, *kept]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
     state = this.start[0].new_empty(this.shape[0], this.run.dim)
-    kept = this.panels(this.given, state).worth_keeping(this.limit) if this.keep else 0
+    kept = this.panels(state).worth_keeping(this.limit) if this.keep else 0
     states = this.x.new_empty(*this.shape, this.run.dim)
     shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
-    shapes += [x.shape for x in this.run.made(this.given)] if this.keeps_bound else []
     return [states, *(state.new_empty(shape) for shape in shapes)]
 
 
@@ -230,14 +222,9 @@ def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
     rest = [plain(x) for x in rest[this.ends :]]
-    if this.keeps_bound:
-        cut = len(rest) - len(this.run.bounded)
-        bound, rest = this.run.replaced(this.given, rest[cut:]), rest[:cut]
-    else:
-        bound = this.bound()
     state, *kept = rest if this.affine else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
-    in_parameters, in_x, in_state, _ = this.panels(bound, state).backward(
+    in_parameters, in_x, in_state, _ = this.panels(state).backward(
         plain(states),
         None,
         kept[0] if kept else None,
@@ -246,8 +233,6 @@ def _backward(*args: Any) -> list[Tensor | None]:
         needed[0],
         any(needed[this.first :]),
     )
-    if this.run.bounded:
-        in_parameters = this.run.pull(bound, in_parameters)
     tail = [] if this.index is None else [None]
     if not this.affine:
         return [in_x, in_state, *in_parameters, *tail]

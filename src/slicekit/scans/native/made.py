@@ -1,6 +1,5 @@
 """The two passes over transitions that kernels make from increments or a table."""
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -18,7 +17,10 @@ from slicekit.scans.sources import Made
 
 
 class MadePasses(Passes):
-    """Each run of a structure on its own rows of the state; `size` is how much may be kept."""
+    """Each run of a structure on its own rows of the state; `size` is how much may be kept.
+
+    The source's parameters are those that kernels take, as `runs.bound` makes them.
+    """
 
     @property
     def _made(self) -> Made:
@@ -43,42 +45,35 @@ class MadePasses(Passes):
 
     def keeps(self) -> bool:
         """Whether the transitions should be kept for the backward pass."""
-        return bool(self._kept_shapes)
+        return self._kept > 0
 
     def blank_kept(self) -> list[Tensor]:
         """What `forward` keeps, for its shapes."""
-        return [self.state.new_empty(shape) for shape in self._kept_shapes]
+        return [self.state.new_empty(self._kept)]
 
     @cached_property
-    def _kept_shapes(self) -> list[tuple[int, ...]]:
-        """Of a table's bounded parameters, and last of the transitions, if one kernel has all."""
+    def _kept(self) -> int:
+        """How many numbers hold the transitions, if one kernel has all; 0 not to keep them."""
         first, *others = self.runs
         if others:
-            return []
+            return 0
         if first.kernel == PANELS and self.index is None:
-            numbers = self._only.worth_keeping(self.size)
-            return [(numbers,)] if numbers else []
+            return self._only.worth_keeping(self.size)
         if first.kernel == PANELS:
-            bounded = [self._made.parameters[name].shape for name in first.bounded]
-            shapes = [*bounded, (self._only.kept_numbers(),)]
+            numbers = self._only.kept_numbers()
         else:
-            shapes = [(self.path.shape[0] * first.dim**2,)] if self._tabulates(first) else []
-        size = sum(map(math.prod, shapes)) * self.state.element_size()
-        return shapes if 0 < size <= self.size else []
+            numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
+        return numbers if numbers * self.state.element_size() <= self.size else 0
 
     @cached_property
     def _only(self) -> Panels:
         """The problem of the only run."""
         return self._panels(self.runs[0], plain(self.state), self._dense)
 
-    def _panels(
-        self, run: Run, state: Tensor, inputs: Tensor | None, made: Sequence[Tensor] = ()
-    ) -> Panels:
-        """The problem of a run, whose bounded parameters may have been kept."""
-        tensors = [plain(self._made.parameters[name]) for name in run.names]
-        bound = run.replaced(tensors, made) if made else run.bind(tensors)
-        given = (self.path, self.index, state, inputs, self.rescale)
-        return Panels(run.parts, tuple(bound), *given)
+    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
+        """The problem of a run."""
+        parameters = tuple(plain(self._made.parameters[name]) for name in run.names)
+        return Panels(run.parts, parameters, self.path, self.index, state, inputs, self.rescale)
 
     @cached_property
     def _dense(self) -> Tensor | None:
@@ -132,7 +127,7 @@ class MadePasses(Passes):
         return *self._only.product(kept[0] if kept else None), kept
 
     def forward(self, keep: bool, made: Sequence[Tensor] = ()) -> list[Tensor]:
-        """Run all steps; what is kept are the transitions, or what they are made of.
+        """Run all steps; what is kept are the transitions, or the matrices of a table.
 
         Args:
             keep: as for all passes.
@@ -141,7 +136,7 @@ class MadePasses(Passes):
         kept = list(made) or (self.blank_kept() if keep else [])
         rows = self._rows(self.state, 1), self._rows(self._dense, 2)
         results = [
-            self._run(run, state, u, kept, bool(made))
+            self._run(run, state, u, kept[0] if kept else None, bool(made))
             for run, state, u in zip(self.runs, *rows, strict=True)
         ]
         outputs, factors = results[0]
@@ -153,19 +148,16 @@ class MadePasses(Passes):
         return [outputs, last, factors, starts, *(kept if keep else [])]
 
     def _run(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: list[Tensor], made: bool
+        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None, made: bool
     ) -> tuple[Tensor, Tensor]:
-        """States and factors of a run, and what is kept filled in."""
-        last = kept[-1] if kept else None
+        """States and factors of a run, and what is kept filled in, unless it is made already."""
         if run.kernel == PANELS:
             panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
-            for x, bound in zip(kept[:-1], run.made(panels.parameters), strict=False):
-                x.copy_(bound)
-            states, divided = panels.forward(last, made)
+            states, divided = panels.forward(kept, made)
             return states, state.new_empty(0) if divided is None else divided
         matrices = None
         if self._tabulates(run):
-            matrices = tokens.make(run, self._named(run), self.path, last)
+            matrices = tokens.make(run, self._named(run), self.path, kept)
         kernel, operands = self._alone(run, state, inputs, matrices)
         states, factors, *_ = kernel.forward(self.rescale, operands)
         if self.rescale:  # one for all rows
@@ -191,7 +183,9 @@ class MadePasses(Passes):
             self._rows(in_last, 1),
         )
         for run, *rows_of_run in zip(self.runs, *rows, strict=True):
-            in_run, moved, first, driven = self._run_back(run, kept, wanted, trained, *rows_of_run)
+            in_run, moved, first, driven = self._run_back(
+                run, kept[0] if kept else None, wanted, trained, *rows_of_run
+            )
             in_parameters |= in_run
             in_path = [sum(in_path, moved)] if wanted else [moved.new_empty(0)]
             in_state.append(first)
@@ -211,7 +205,7 @@ class MadePasses(Passes):
     def _run_back(
         self,
         run: Run,
-        kept: list[Tensor],
+        kept: Tensor | None,
         wanted: bool,
         trained: bool,
         state: Tensor,
@@ -222,19 +216,16 @@ class MadePasses(Passes):
         in_last: Tensor | None,
     ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
         """Gradients of a run's parameters by name, of the path, the state and the inputs."""
-        last = kept[-1] if kept else None
         if run.kernel == PANELS:
-            panels = self._panels(run, state, inputs, kept[:-1])
-            in_parameters, moved, first, driven = panels.backward(
-                states, factors, last, in_states, in_last, wanted, trained
+            in_parameters, moved, first, driven = self._panels(run, state, inputs).backward(
+                states, factors, kept, in_states, in_last, wanted, trained
             )
-            in_parameters = run.pull(panels.parameters, in_parameters)
             return dict(zip(run.names, in_parameters, strict=True)), moved, first, driven
         in_last = torch.zeros_like(state) if in_last is None else in_last
         if self.rescale:
             factors = factors[:, :, 0]
-        matrices = None if last is None else last.view(-1, run.dim, run.dim)
-        if last is None and self._tabulates(run):
+        matrices = None if kept is None else kept.view(-1, run.dim, run.dim)
+        if matrices is None and self._tabulates(run):
             matrices = tokens.make(run, self._named(run), self.path, None)
         kernel, operands = self._alone(run, state, inputs, matrices)
         results = [states, factors, None][: len(kernel.results)]

@@ -1,15 +1,15 @@
 """The fastest scan on a CPU: C++ kernels, with transitions that never leave the cache."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slicekit.native import available, reason, warn_once
 from slicekit.scans.base import KEEP_BYTES, Passes, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import beats_native, by_products
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.native.made import MadePasses
-from slicekit.scans.native.runs import why_not
+from slicekit.scans.native.runs import bound, why_not
 from slicekit.scans.opaque import run_opaque
-from slicekit.scans.sources import FromTransitions, Source
+from slicekit.scans.sources import FromTransitions, Made, Source
 
 
 def passes_of(source: Source) -> type[Passes]:
@@ -51,7 +51,10 @@ class Native(Scan):
         obstacle = self.obstacle(recurrence)
         if obstacle is not None:
             raise ValueError(f"scan=Native(): {obstacle}; leave scan=None or use Chunked()")
-        return passes_of(recurrence.source), recurrence, self.limit
+        source = recurrence.source
+        if isinstance(source, Made):
+            recurrence = replace(recurrence, source=bound(source))
+        return passes_of(source), recurrence, self.limit
 
     def obstacle(self, recurrence: Recurrence) -> str | None:
         """No kernel for it, or no kernels at all, which is said aloud, once."""

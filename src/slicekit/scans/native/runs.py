@@ -57,23 +57,10 @@ class Run:
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
 
-    def bind(self, parameters: list[Tensor]) -> list[Tensor]:
+    def bind(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """The parameters as the kernel takes them, from those of the structure."""
-        if not self.bounded:
-            return parameters
         pairs = zip(self.names, parameters, strict=True)
         return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
-
-    def made(self, bound: Sequence[Tensor]) -> list[Tensor]:
-        """Those that `bind` has made."""
-        pairs = zip(self.names, bound, strict=True)
-        return [x for name, x in pairs if name in self.bounded]
-
-    def replaced(self, parameters: Sequence[Tensor], made: Sequence[Tensor]) -> list[Tensor]:
-        """What `bind` makes of the parameters, from those that it has made."""
-        kept = iter(made)
-        pairs = zip(self.names, parameters, strict=True)
-        return [next(kept) if name in self.bounded else x for name, x in pairs]
 
     @cached_property
     def key(self) -> str:
@@ -81,14 +68,6 @@ class Run:
         name = f"Run@{uuid4().hex}"
         _named[name] = self
         return name
-
-    def pull(self, bound: Sequence[Tensor], gradients: list[Tensor]) -> list[Tensor]:
-        """The gradients of the structure's parameters, from those of what `bind` made of them."""
-        if not self.bounded:
-            return gradients
-        triples = zip(self.names, bound, gradients, strict=True)
-        pull = torch.ops.aten.tanh_backward
-        return [pull(g, x) if name in self.bounded and g.numel() else g for name, x, g in triples]
 
 
 _named: WeakValueDictionary[str, Run] = WeakValueDictionary()
@@ -147,6 +126,18 @@ def _run(parts: list[Part]) -> Run:
         tuple(name for part in parts for name in part.names),
         tuple(name for part in parts if part.bounded for name in part.names),
     )
+
+
+def bound(source: Made) -> Made:
+    """The same source, with parameters as kernels take them."""
+    runs = runs_of(source.structure, source.flow)
+    if isinstance(runs, str) or not any(run.bounded for run in runs):
+        return source
+    parameters = dict(source.parameters)
+    for run in runs:
+        taken = run.bind([parameters[name] for name in run.names])
+        parameters |= zip(run.names, taken, strict=True)
+    return source.with_parameters(parameters)
 
 
 def why_not(source: Source, readout: bool) -> str:
