@@ -15,7 +15,7 @@ from slicekit.layers.state import State
 from slicekit.native import available, library, reason, threads
 from slicekit.scans import Projective, Scan, choice
 from slicekit.scans.native import fused
-from slicekit.scans.native.runs import _runs, run_named
+from slicekit.scans.native.assignment import _runs, run_named
 from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")

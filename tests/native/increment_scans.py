@@ -93,7 +93,7 @@ def native(kernel: Differentiable, given: Problem) -> dict[str, Tensor]:
     """All results and gradients of the kernel, by name."""
     states, factors, last = results = kernel.forward(*plan(given))
     gradients = kernel.backward(*plan(given), results, (given.in_states, given.in_last), [])
-    found = dict(zip(kernel.operands, gradients, strict=True))
+    found = dict(zip(kernel.task.operands, gradients, strict=True))
     trained = (found[name] for name in (*given.trained(), "increments", "state", "inputs"))
     return _named(given, (states, last, factors), tuple(trained))
 

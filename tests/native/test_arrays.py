@@ -97,9 +97,9 @@ DOORS: dict[str, Callable[[], object]] = {
     ),
     "exponential": lambda: exponential.forward(torch.ones(2, 3)),
     "exponential, the gradient": lambda: exponential.pullback(torch.ones(2, 2), torch.ones(3, 3)),
-    "log-signatures": lambda: log_signatures.forward(ONE, hall(2, 2), 2, None),
-    "log-signatures, edges": lambda: log_signatures.forward(
-        ONE, hall(3, 2), 2, torch.zeros(1, 2, dtype=torch.int32)
+    "log-signatures": lambda: log_signatures.KERNEL.forward(hall(2, 2), 2, (ONE, None)),
+    "log-signatures, edges": lambda: log_signatures.KERNEL.forward(
+        hall(3, 2), 2, (ONE, torch.zeros(1, 2, dtype=torch.int32))
     ),
     "selective": lambda: selective.KERNEL.forward([ONE, torch.ones(1, 1), *SELECTIVE[2:], None]),
     "selective, lengths": lambda: selective.KERNEL.forward(

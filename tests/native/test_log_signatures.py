@@ -8,16 +8,7 @@ from torch import Tensor
 
 from slicekit.native import available, reason
 from slicekit.native.kernel import function
-from slicekit.native.log_signatures import (
-    SIZES,
-    TABLES,
-    Tables,
-    Task,
-    _tables,
-    forward,
-    obstacle,
-    pullback,
-)
+from slicekit.native.log_signatures import KERNEL, SIZES, TABLES, Tables, Task, _tables, obstacle
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
 from slicekit.paths.window_signatures import in_torch, run_windows
 from tests.operator_checks import check_operators
@@ -40,6 +31,20 @@ def steps_of(batch: int, length: int, channels: int, dtype: torch.dtype = torch.
     """Increments of a random path that goes about as far as one."""
     path = torch.randn(batch, length, channels, dtype=torch.float64) / max(length, 1) ** 0.5
     return path.to(dtype)
+
+
+def forward(increments: Tensor, basis: LieBasis, window: int, edges: Tensor | None) -> Tensor:
+    """Coefficients by the kernel."""
+    return KERNEL.forward(basis, window, (increments, edges))[0]
+
+
+def pullback(
+    increments: Tensor, gradient: Tensor, basis: LieBasis, window: int, edges: Tensor | None
+) -> Tensor:
+    """The gradient of the increments by the kernel."""
+    pulled = KERNEL.backward(basis, window, (increments, edges), [None], [gradient], [])[0]
+    assert pulled is not None
+    return pulled
 
 
 def check(

@@ -15,7 +15,7 @@ from slicekit.mixers.convolution import (
     short_convolution,
 )
 from slicekit.native import available, library, reason
-from slicekit.native.short_convolution import KERNEL, OPERANDS, Task, obstacle
+from slicekit.native.short_convolution import KERNEL, Task, obstacle
 from tests.operator_checks import check_operators
 
 pytestmark = [
@@ -208,7 +208,7 @@ def status(direction: str, spare: Any = 0, **changed: Any) -> int:
     found = library()
     assert found is not None
     operands = problem(1, 5, 3, 4)
-    arrays = dict(zip(OPERANDS, operands, strict=True))
+    arrays = dict(zip(Task.operands, operands, strict=True))
     arrays |= {f"in_{name}": x.clone() for name, x in arrays.items()}
     arrays |= {"outputs": operands[0].clone(), "in_outputs": operands[0]}
     task = Task(real=8, batch=1, length=5, channels=3, size=4, activation=1, threads=1)

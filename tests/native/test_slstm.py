@@ -232,5 +232,5 @@ def test_each_pass_needs_its_results() -> None:
     for name in ("last_hidden", "last_stabiliser"):
         assert status("forward", **{name: None}) == BAD_POINTER
     assert status("forward", kept=None) == OK
-    for name in ("kept", *slstm.COTANGENTS, *slstm.GRADIENTS):
+    for name in ("kept", *slstm.Task.cotangents, *(f"in_{name}" for name in slstm.OPERANDS)):
         assert status("backward", **{name: None}) == BAD_POINTER

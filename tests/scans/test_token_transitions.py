@@ -7,7 +7,7 @@ from torch import Tensor
 import slicekit as sk
 from slicekit.flows import Flow
 from slicekit.native import available, reason
-from slicekit.scans.native.runs import why_not
+from slicekit.scans.native.assignment import why_not
 from slicekit.scans.native.tokens import with_kernel
 from slicekit.scans.sources import FromTable
 from tests.market import CHANNELS, NO_KERNEL, STRUCTURES, make_parameters

@@ -18,7 +18,7 @@ from slicekit import native
 from slicekit.bench.problems import Problem, Setting
 from slicekit.flows import resolve
 from slicekit.scans import Scan
-from slicekit.scans.native.runs import PANELS, runs_of
+from slicekit.scans.native.assignment import PANELS, runs_of
 
 NATIVE, KEPT, RECOMPUTED = "native", "native kept", "native recomputed"
 CHUNKED, RECURRENT, TOKENS = "chunked", "recurrent", "tokens"

@@ -1,13 +1,12 @@
 """Exponentials of small matrices: the mirror of native/include/slicekit_exponential.h."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import Differentiable, fields
 from slicekit.native.library import unsuited
-from slicekit.native.threads import threads
 
 LARGEST = 64
 """Rows up to which the library is faster than torch's batched products."""
@@ -17,21 +16,28 @@ LARGEST_OF_FEW = 48
 
 FEW = 8
 
-KERNEL = Kernel("exponential", "slicekit_exponential_workspace")
-
 
 class Task(kernel.Task):
     """`slicekit_exponential` of slicekit_exponential.h; the batch are its matrices."""
 
-    _fields_: ClassVar = [
-        *sizes("real", "batch", "rows", "threads"),
-        *addresses("x", "y", "in_y", "in_x"),
-        *WORK,
-    ]
+    operands, results, cotangents = ("x",), ("y",), ("in_y",)
+    _fields_: ClassVar = fields(("real", "batch", "rows", "threads"), operands, results, cotangents)
+
+    @classmethod
+    def sizes_of(cls, x: Tensor) -> dict[str, Any]:
+        """Of matrices (batch, rows, rows)."""
+        return {"real": x.itemsize, "batch": x.shape[0], "rows": x.shape[-1]}
+
+    def cost(self) -> int:
+        """Some ten products for each matrix."""
+        return 10 * self.batch * self.rows**3
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of matrices and exponentials."""
         return dict.fromkeys(("x", "y"), (self.batch, self.rows, self.rows))
+
+
+KERNEL = Differentiable("exponential", "slicekit_exponential_workspace", Task)
 
 
 def obstacle(a: Tensor) -> str | None:
@@ -48,7 +54,7 @@ def forward(a: Tensor) -> Tensor:
     Raises:
         RuntimeError: if n is 0 or far too large for the library.
     """
-    return _made("forward", "y", {"x": a})
+    return KERNEL.forward([_flat(a)])[0].view(a.shape)
 
 
 def pullback(a: Tensor, gradient: Tensor) -> Tensor:
@@ -57,13 +63,10 @@ def pullback(a: Tensor, gradient: Tensor) -> Tensor:
     Raises:
         RuntimeError: if n is 0 or far too large for the library.
     """
-    return _made("backward", "in_x", {"x": a, "in_y": gradient})
+    (pulled,) = KERNEL.backward([_flat(a)], [None], [_flat(gradient)], [])
+    assert pulled is not None
+    return pulled.view(a.shape)
 
 
-def _made(way: str, name: str, given: dict[str, Tensor]) -> Tensor:
-    """What a pass makes of matrices of one shape."""
-    shape, rows = given["x"].shape, given["x"].shape[-1]
-    count = shape[:-2].numel()
-    task = Task(given["x"].itemsize, count, rows, threads(10 * count * rows**3))
-    flat = {key: x.reshape(count, *x.shape[-2:]) for key, x in given.items()}
-    return KERNEL.make(way, task, flat, (name,))[name].view(shape)
+def _flat(a: Tensor) -> Tensor:
+    return a.reshape(a.shape[:-2].numel(), *a.shape[-2:])

@@ -12,13 +12,11 @@ from slicekit.native import kernel
 from slicekit.native.kernel import (
     COMPLEX,
     REAL,
-    WORK,
     Differentiable,
     Expected,
     Kind,
-    addresses,
+    fields,
     function,
-    sizes,
     windows,
 )
 
@@ -26,23 +24,18 @@ SIZES = (
     *("kind", "real", "complex", "batch", "length", "dim", "columns"),
     *("block", "rank", "rescale", "threads"),
 )
-OPERANDS = (
-    *("diagonal", "blocks", "left", "right", "state"),
-    *("input", "input_left", "input_right", "readout"),
-)
-RESULTS = ("outputs", "last", "factors", "starts")
-COTANGENTS = ("in_outputs", "in_last")
-GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
 class Task(kernel.Task):
     """`slicekit_given` of slicekit_given.h; `read_out` says whether there is a readout."""
 
-    _fields_: ClassVar = [
-        *sizes(*SIZES),
-        *addresses(*OPERANDS, *RESULTS, *COTANGENTS, *GRADIENTS),
-        *WORK,
-    ]
+    operands = (
+        *("diagonal", "blocks", "left", "right", "state"),
+        *("input", "input_left", "input_right", "readout"),
+    )
+    results = ("outputs", "last", "factors", "starts")
+    cotangents = ("in_outputs", "in_last")
+    _fields_: ClassVar = fields(SIZES, operands, results, cotangents)
     read_out = False
 
     @classmethod
@@ -102,7 +95,7 @@ class Task(kernel.Task):
         return super().expected() | {"factors": (shape, REAL[self.real])}
 
 
-KERNEL = Differentiable("given", "slicekit_given_{way}_work", Task, OPERANDS, RESULTS, COTANGENTS)
+KERNEL = Differentiable("given", "slicekit_given_{way}_work", Task)
 """Its setting is `rescale`, as for all recurrences."""
 
 

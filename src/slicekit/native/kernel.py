@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 from threading import local
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -123,6 +123,19 @@ WORK = [*addresses("work"), *sizes("work_bytes")]
 """The last fields of a struct."""
 
 
+def fields(
+    numbers: Iterable[str],
+    operands: Sequence[str],
+    results: Iterable[str],
+    cotangents: Iterable[str],
+    whole: Iterable[str] = (),
+) -> list[tuple[str, Any]]:
+    """Those of a struct for two passes, in the usual order; `whole` are arrays of whole numbers."""
+    gradients = (f"in_{name}" for name in operands)
+    arrays = addresses(*whole, *operands, *results, *cotangents, *gradients)
+    return [*sizes(*numbers), *arrays, *WORK]
+
+
 SMALL = 2**16
 """Bytes of work space that a thread holds on to: asking for them takes longer than tiny kernels."""
 
@@ -152,9 +165,18 @@ def work_space(count: int) -> Tensor:
 
 
 class Task(Structure):
-    """A struct of sizes and addresses; `real` is the size of a number."""
+    """A struct of sizes and addresses; `real` is the size of a number.
+
+    For two passes it also names, in the order in which these take or give them:
+        operands: tensors or None; they have gradients where the struct does.
+        results: what the forward pass writes.
+        cotangents: the gradients that the backward pass is given.
+    """
 
     real: int
+    operands: ClassVar[tuple[str, ...]] = ()
+    results: ClassVar[tuple[str, ...]] = ()
+    cotangents: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def sizes_of(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -267,46 +289,33 @@ class Differentiable(Kernel):
     Args:
         name, measure, told: as for all kernels.
         task: its struct, whose `sizes_of` takes the settings and the operands.
-        operands: their names, in order; they have gradients where the struct does.
-        results: the names of what the forward pass writes.
-        cotangents: the names of the gradients that the backward pass is given.
 
     Operands are tensors of one dtype on the CPU, whole numbers in int64, or None if not there.
     Both passes raise ValueError and RuntimeError as `call` does.
     """
 
-    def __init__(
-        self,
-        name: str,
-        measure: str,
-        task: type[Task],
-        operands: Sequence[str],
-        results: Sequence[str],
-        cotangents: Sequence[str],
-        told: bool = False,
-    ) -> None:
+    def __init__(self, name: str, measure: str, task: type[Task], told: bool = False) -> None:
         """Look for nothing yet."""
         super().__init__(name, measure, told)
-        self.task, self.operands, self.results = task, operands, results
-        self.cotangents = cotangents
+        self.task = task
 
     def problem(self, *plan: Any) -> tuple[Any, dict[str, Tensor | None]]:
         """The sizes, and what is given, by name, from (*settings, operands)."""
         *settings, operands = plan
         task = self.task(**self.task.sizes_of(*settings, *operands))
         task.threads = threads(task.cost())
-        return task, dict(zip(self.operands, operands, strict=True))
+        return task, dict(zip(task.operands, operands, strict=True))
 
     def forward(self, *plan: Any) -> list[Tensor]:
         """(*settings, operands) -> results."""
-        return list(self.make("forward", *self.problem(*plan), self.results).values())
+        return list(self.make("forward", *self.problem(*plan), self.task.results).values())
 
     def shapes(self, *plan: Any) -> list[Tensor]:
         """(*settings, operands) -> tensors like the results, of sizes that may be symbolic."""
         *settings, operands = plan
         sizes: Any = SimpleNamespace(**self.task.sizes_of(*settings, *operands))
         shapes = self.task.shapes(sizes)
-        return [operands[0].new_empty(shapes[name]) for name in self.results]
+        return [operands[0].new_empty(shapes[name]) for name in self.task.results]
 
     def backward(self, *given: Any) -> list[Tensor | None]:
         """(*settings, operands, results, cotangents, needed) -> gradients of all operands.
@@ -317,7 +326,8 @@ class Differentiable(Kernel):
         task, arrays = self.problem(*plan)
         names = [f"in_{name}" for name, x in arrays.items() if x is not None]
         names = [name for name in names if hasattr(self.task, name)]
-        arrays |= {name: x for name, x in zip(self.results, results, strict=True) if x is not None}
-        arrays |= zip(self.cotangents, cotangents, strict=True)
+        pairs = zip(task.results, results, strict=True)
+        arrays |= {name: x for name, x in pairs if x is not None}
+        arrays |= zip(task.cotangents, cotangents, strict=True)
         made = self.make("backward", task, arrays, names)
-        return [made.get(f"in_{name}") for name in self.operands]
+        return [made.get(f"in_{name}") for name in task.operands]

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Kernel, addresses, sizes
+from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
 from slicekit.native.library import unsuited
-from slicekit.native.threads import threads
 
 DEEPEST = 16
 """The largest depth that the library takes."""
@@ -26,8 +25,6 @@ TABLES = (
 )
 ARRAYS = ("edges", "increments", "coefficients", "in_coefficients", "in_increments")
 
-KERNEL = Kernel("log_signatures", "slicekit_log_signatures_workspace")
-
 
 class Tables(Structure):
     """`slicekit_log_signatures_tables`: what the library needs to know of a basis."""
@@ -38,7 +35,28 @@ class Tables(Structure):
 class Task(kernel.Task):
     """`slicekit_log_signatures` of slicekit_log_signatures.h."""
 
+    operands = ("increments", "edges")
+    results, cotangents = ("coefficients",), ("in_coefficients",)
     _fields_: ClassVar = [*sizes(*SIZES), ("tables", Tables), *addresses(*ARRAYS), *WORK]
+
+    @classmethod
+    def sizes_of(
+        cls, basis: "Basis", window: int, increments: Tensor, edges: Tensor | None
+    ) -> dict[str, Any]:
+        """Of increments (batch, length, channels), and of the tables of the basis."""
+        tables, (batch, length, _) = _tables(basis), increments.shape
+        given = (
+            *(increments.itemsize, batch, length, basis.channels, basis.depth),
+            *(window_count(increments, window, edges), 0 if edges is not None else window),
+            *(basis.size, basis.sizes[-1], len(tables["prefixes"])),
+            *(len(tables["splits"]), len(tables["change_columns"])),
+        )
+        pointers = Tables(*(tables[name].data_ptr() for name in TABLES))
+        return {**dict(zip(SIZES, given, strict=False)), "tables": pointers}
+
+    def cost(self) -> int:
+        """A product for each increment and element of the basis."""
+        return self.batch * self.length * self.channels * self.size
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of paths and coefficients."""
@@ -81,6 +99,15 @@ class Basis(Protocol):
         ...
 
 
+KERNEL = Differentiable("log_signatures", "slicekit_log_signatures_workspace", Task)
+"""Coefficients (batch, windows, size) of a basis, from increments (batch, length, channels).
+
+Settings are the basis and the increments in a window, which are not used with edges: (batch,
+windows + 1) int64 that do not decrease, in 0..length, where windows begin and end. The gradient is
+zero outside of windows.
+"""
+
+
 def obstacle(increments: Tensor, basis: Basis) -> str | None:
     """Why there is no kernel for increments (batch, length, channels); None if there is."""
     if basis.channels < 2 or not 1 < basis.depth <= DEEPEST:
@@ -88,56 +115,11 @@ def obstacle(increments: Tensor, basis: Basis) -> str | None:
     return unsuited(increments)
 
 
-def forward(increments: Tensor, basis: Basis, window: int, edges: Tensor | None) -> Tensor:
-    """Coefficients (batch, windows, size) from increments (batch, length, channels) on the CPU.
-
-    Args:
-        increments: float32 or float64.
-        basis: of the coefficients.
-        window: increments in a window; not used with edges.
-        edges: (batch, windows + 1) int64 that do not decrease, in 0..length: where windows begin
-            and end; or None.
-
-    Raises:
-        RuntimeError: if edges leave their range, or a size is far too large for the library.
-    """
-    task = _task(increments, basis, window, edges)
-    given = {"increments": increments, "edges": edges}
-    return KERNEL.make("forward", task, given, ("coefficients",))["coefficients"]
-
-
-def pullback(
-    increments: Tensor, gradient: Tensor, basis: Basis, window: int, edges: Tensor | None
-) -> Tensor:
-    """The gradient of <gradient, coefficients> in the increments; zero outside of windows.
-
-    Raises:
-        RuntimeError: as `forward` does.
-    """
-    task = _task(increments, basis, window, edges)
-    given = {"increments": increments, "edges": edges, "in_coefficients": gradient}
-    return KERNEL.make("backward", task, given, ("in_increments",))["in_increments"]
-
-
 def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
     """The number of windows of each path."""
     if edges is not None:
         return edges.shape[1] - 1
     return (increments.shape[1] + window - 1) // window
-
-
-def _task(increments: Tensor, basis: Basis, window: int, edges: Tensor | None) -> Task:
-    """The sizes, and the tables of the basis."""
-    tables, (batch, length, _) = _tables(basis), increments.shape
-    task = Task(
-        *(increments.itemsize, batch, length, basis.channels, basis.depth),
-        *(window_count(increments, window, edges), 0 if edges is not None else window),
-        *(basis.size, basis.sizes[-1], len(tables["prefixes"])),
-        *(len(tables["splits"]), len(tables["change_columns"])),
-        threads(increments.numel() * basis.size),
-    )
-    task.tables = Tables(*(tables[name].data_ptr() for name in TABLES))
-    return task
 
 
 @lru_cache(maxsize=64)

@@ -30,6 +30,8 @@ COTANGENTS = ("in_states", "in_last")
 class Recurrence(Task):
     """A recurrence of states (batch, dim, columns)."""
 
+    cotangents = COTANGENTS
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of states and factors, and of what drives them."""
         state = (self.batch, self.dim, self.columns)
@@ -52,6 +54,7 @@ class Recurrence(Task):
 class ByIncrements(Recurrence):
     """What the structs of kernels that take increments begin with."""
 
+    results = ("states", "factors", "last")
     _fields_: ClassVar = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads"),
         *addresses("increments", "state", "inputs", "states", "last", "factors"),
@@ -71,6 +74,7 @@ class ByIncrements(Recurrence):
 class Sparse(ByIncrements):
     """slicekit_sparse of slicekit_sparse.h."""
 
+    operands = ("increments", "values", "places", "state", "inputs")
     _fields_: ClassVar = [*sizes("kept"), *addresses("values", "places", "in_values")]
 
     @classmethod
@@ -97,6 +101,7 @@ FACTORS = ("diagonal", "left", "right")
 class SharedFactors(ByIncrements):
     """slicekit_shared_factors of slicekit_shared_factors.h."""
 
+    operands = ("increments", *FACTORS, "state", "inputs")
     _fields_: ClassVar = [
         *sizes("rank"),
         *addresses(*FACTORS, *(f"in_{name}" for name in FACTORS)),
@@ -122,6 +127,8 @@ class SharedFactors(ByIncrements):
 class Table(Recurrence):
     """slicekit_table of slicekit_table.h."""
 
+    operands = ("matrices", "index", "state", "inputs")
+    results = ("states", "factors")
     _fields_: ClassVar = [
         *sizes("real", "batch", "length", "dim", "columns", "vocabulary", "rescale", "threads"),
         *addresses("matrices", "index", "state", "inputs", "states", "factors"),
@@ -154,10 +161,11 @@ class Table(Recurrence):
 class SparseSums(Task):
     """slicekit_sparse_table of slicekit_sparse_table.h; the batch are the rows of the table."""
 
+    operands = ("values", "places", "increments")
+    results, cotangents = ("matrices",), ("in_matrices",)
     _fields_: ClassVar = [
         *sizes("real", "batch", "channels", "dim", "kept", "threads"),
-        *addresses("values", "places", "increments", "matrices"),
-        *addresses("in_matrices", "in_values", "in_increments"),
+        *addresses(*operands, *results, *cotangents, "in_values", "in_increments"),
         *WORK,
     ]
 
@@ -187,24 +195,11 @@ class SparseSums(Task):
         return {"places": (self.kept,)}
 
 
-def _recurrence(
-    name: str, task: type[Recurrence], drives: tuple[str, ...], *last: str
-) -> Differentiable:
-    """The kernel of a recurrence that also writes its last state, or does not."""
-    operands, results = (*drives, "state", "inputs"), ("states", "factors", *last)
-    measure = f"slicekit_{name}_workspace"
-    return Differentiable(name, measure, task, operands, results, COTANGENTS, told=True)
-
-
-SPARSE = _recurrence("sparse", Sparse, ("increments", "values", "places"), "last")
-SHARED_FACTORS = _recurrence("shared_factors", SharedFactors, ("increments", *FACTORS), "last")
-TABLE = _recurrence("table", Table, ("matrices", "index"))
+SPARSE = Differentiable("sparse", "slicekit_sparse_workspace", Sparse, told=True)
+SHARED_FACTORS = Differentiable(
+    "shared_factors", "slicekit_shared_factors_workspace", SharedFactors, told=True
+)
+TABLE = Differentiable("table", "slicekit_table_workspace", Table, told=True)
 SPARSE_SUMS = Differentiable(
-    "sparse_table",
-    "slicekit_sparse_table_workspace",
-    SparseSums,
-    ("values", "places", "increments"),
-    ("matrices",),
-    ("in_matrices",),
-    told=True,
+    "sparse_table", "slicekit_sparse_table_workspace", SparseSums, told=True
 )

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
+from slicekit.native.kernel import Differentiable, fields
 from slicekit.native.library import unsuited
 
 CHUNK = 64
@@ -13,19 +13,15 @@ CHUNK = 64
 
 SIZES = ("real", "batch", "length", "channels", "dim", "threads")
 OPERANDS = ("steps", "rates", "inputs", "left", "readout", "state")
-RESULTS = ("outputs", "last", "starts")
-COTANGENTS = ("in_outputs", "in_last")
-GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
 class Task(kernel.Task):
     """`slicekit_selective` of slicekit_selective.h."""
 
-    _fields_: ClassVar = [
-        *sizes(*SIZES),
-        *addresses("lengths", *OPERANDS, *RESULTS, *COTANGENTS, *GRADIENTS),
-        *WORK,
-    ]
+    operands = (*OPERANDS, "lengths")
+    results = ("outputs", "last", "starts")
+    cotangents = ("in_outputs", "in_last")
+    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, ["lengths"])
 
     @classmethod
     def sizes_of(cls, steps: Tensor, rates: Tensor, *_: Any) -> dict[str, Any]:
@@ -54,14 +50,7 @@ class Task(kernel.Task):
         return {"lengths": (self.batch,)}
 
 
-KERNEL = Differentiable(
-    "selective",
-    "slicekit_selective_{way}_work",
-    Task,
-    (*OPERANDS, "lengths"),
-    RESULTS,
-    COTANGENTS,
-)
+KERNEL = Differentiable("selective", "slicekit_selective_{way}_work", Task)
 
 
 def obstacle(inputs: Tensor) -> str | None:

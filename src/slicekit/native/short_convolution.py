@@ -5,22 +5,18 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
+from slicekit.native.kernel import Differentiable, fields
 from slicekit.native.library import unsuited
 
 SIZES = ("real", "batch", "length", "channels", "size", "activation", "threads")
-OPERANDS = ("x", "window", "weight", "bias")
-GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
 class Task(kernel.Task):
     """`slicekit_short_convolution` of slicekit_short_convolution.h."""
 
-    _fields_: ClassVar = [
-        *sizes(*SIZES),
-        *addresses(*OPERANDS, "outputs", "in_outputs", *GRADIENTS),
-        *WORK,
-    ]
+    operands = ("x", "window", "weight", "bias")
+    results, cotangents = ("outputs",), ("in_outputs",)
+    _fields_: ClassVar = fields(SIZES, operands, results, cotangents)
 
     @classmethod
     def sizes_of(
@@ -44,14 +40,7 @@ class Task(kernel.Task):
         }
 
 
-KERNEL = Differentiable(
-    "short_convolution",
-    "slicekit_short_convolution_work",
-    Task,
-    OPERANDS,
-    ("outputs",),
-    ("in_outputs",),
-)
+KERNEL = Differentiable("short_convolution", "slicekit_short_convolution_work", Task)
 
 
 def obstacle(x: Tensor) -> str | None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
+from slicekit.native.kernel import Differentiable, fields
 from slicekit.native.library import unsuited
 
 KEPT = 5
@@ -15,18 +15,15 @@ SIZES = ("real", "batch", "length", "heads", "dim", "threads")
 STATE = ("hidden", "cell", "normaliser", "stabiliser")
 OPERANDS = ("filtered", "x", "gates", "recurrent", "bias", *STATE)
 LAST = tuple(f"last_{name}" for name in STATE)
-COTANGENTS = ("in_outputs", *(f"in_{name}" for name in LAST))
-GRADIENTS = tuple(f"in_{name}" for name in OPERANDS)
 
 
 class Task(kernel.Task):
     """`slicekit_slstm` of slicekit_slstm.h; `keep` says whether a backward pass follows."""
 
-    _fields_: ClassVar = [
-        *sizes(*SIZES),
-        *addresses("lengths", *OPERANDS, "outputs", *LAST, "kept", *COTANGENTS, *GRADIENTS),
-        *WORK,
-    ]
+    operands = (*OPERANDS, "lengths")
+    results = ("outputs", *LAST, "kept")
+    cotangents = ("in_outputs", *(f"in_{name}" for name in LAST))
+    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, ["lengths"])
     keep = True
 
     @classmethod
@@ -58,14 +55,7 @@ class Task(kernel.Task):
         return {"lengths": (self.batch,)}
 
 
-KERNEL = Differentiable(
-    "slstm",
-    "slicekit_slstm_{way}_work",
-    Task,
-    (*OPERANDS, "lengths"),
-    ("outputs", *LAST, "kept"),
-    COTANGENTS,
-)
+KERNEL = Differentiable("slstm", "slicekit_slstm_{way}_work", Task)
 
 
 def obstacle(x: Tensor) -> str | None:

@@ -105,8 +105,7 @@ def _forward(
 ) -> list[Tensor]:
     """Increments may have further axes in front, and edges then the same."""
     basis = BASES[name](channels, depth)
-    increments, edges = _folded(operands)
-    coefficients = native.forward(increments, basis, window, edges)
+    (coefficients,) = native.KERNEL.forward(basis, window, _folded(operands))
     return [coefficients.unflatten(0, operands[0].shape[:-2])]
 
 
@@ -127,10 +126,10 @@ def _backward(
     cotangents: list[Tensor],
     needed: Any,
 ) -> list[Tensor | None]:
-    basis = BASES[name](channels, depth)
-    increments, edges = _folded(operands)
+    plan = (BASES[name](channels, depth), window, _folded(operands))
     gradient = cotangents[0].flatten(0, -3)
-    in_increments = native.pullback(increments, gradient, basis, window, edges)
+    in_increments, _ = native.KERNEL.backward(*plan, [None], [gradient], needed)
+    assert in_increments is not None
     return [in_increments.view(operands[0].shape), None]
 
 

@@ -30,8 +30,8 @@ from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
+from slicekit.scans.native.assignment import PANELS, REAL, Run, run_named, runs_of
 from slicekit.scans.native.policy import Native
-from slicekit.scans.native.runs import PANELS, REAL, Run, run_named, runs_of
 from slicekit.scans.operands import expected_shapes
 from slicekit.structures import Parameters, Structure
 

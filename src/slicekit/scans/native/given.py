@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from slicekit.native.given import KERNEL, OPERANDS, chunk_size
+from slicekit.native.given import KERNEL, Task, chunk_size
 from slicekit.scans.base import Passes
 from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
@@ -93,4 +93,4 @@ class GivenPasses(Passes):
         inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
         named |= zip(inputs, self.inputs, strict=False)
         named["state"] = self.state
-        return [*map(named.get, OPERANDS[:-1]), self.readout]
+        return [*map(named.get, Task.operands[:-1]), self.readout]

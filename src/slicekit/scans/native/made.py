@@ -12,14 +12,14 @@ from slicekit.native.panels import Panels
 from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, TABLE
 from slicekit.scans.base import Passes, input_pullback, input_window
 from slicekit.scans.native import tokens
-from slicekit.scans.native.runs import PANELS, Run, runs_of
+from slicekit.scans.native.assignment import PANELS, Run, runs_of
 from slicekit.scans.sources import Made
 
 
 class MadePasses(Passes):
     """Each run of a structure on its own rows of the state; `size` is how much may be kept.
 
-    The source's parameters are those that kernels take, as `runs.bound` makes them.
+    The source's parameters are those that kernels take, as `assignment.bound` makes them.
     """
 
     @property
@@ -228,9 +228,11 @@ class MadePasses(Passes):
         if matrices is None and self._tabulates(run):
             matrices = tokens.make(run, self._named(run), self.path, None)
         kernel, operands = self._alone(run, state, inputs, matrices)
-        results = [states, factors, None][: len(kernel.results)]
+        results = [states, factors, None][: len(kernel.task.results)]
         plan = (self.rescale, operands, results, (in_states, in_last), [])
-        gradients: dict[str, Any] = dict(zip(kernel.operands, kernel.backward(*plan), strict=True))
+        gradients: dict[str, Any] = dict(
+            zip(kernel.task.operands, kernel.backward(*plan), strict=True)
+        )
         first, driven = gradients["state"], gradients["inputs"]
         held = self._named(run)
         if matrices is not None:

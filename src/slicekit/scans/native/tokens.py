@@ -22,7 +22,7 @@ from slicekit.native import available
 from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import MOST_RANK
 from slicekit.native.recurrences import SPARSE_SUMS
-from slicekit.scans.native.runs import Run, why_not
+from slicekit.scans.native.assignment import Run, why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
 from slicekit.structures.block_diagonal import Blocks
