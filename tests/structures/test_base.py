@@ -282,3 +282,15 @@ def test_counting_parameters_draws_nothing(name: str) -> None:
     before = torch.random.get_rng_state()
     STRUCTURES[name].parameter_count(3)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@every_structure
+def test_rows_mix_within_blocks_and_with_no_others(name: str) -> None:
+    structure, dense = STRUCTURES[name], make_generator(name, (20,)).as_dense()
+    mixed = (dense != 0).any(0) | eye(structure.dim).bool()
+    mixed = (mixed | mixed.mT).double()
+    for _ in range(structure.dim):  # whatever can be reached
+        mixed = (mixed @ mixed).sign()
+    largest = int(mixed.sum(-1).max())
+    assert largest <= structure.largest_block <= structure.dim
+    assert largest == structure.largest_block or isinstance(structure, Sparse)

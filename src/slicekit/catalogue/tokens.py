@@ -108,9 +108,6 @@ UNDIVIDED = {"drift": 10.0}
 """And what differs where a state is one whole. One that falls into blocks can stay as large as it
 was while some of them grow and others fade, which longer words would tell."""
 
-BLOCKS = (BlockDiagonal, Diagonal, DiagonalDense, RowNormalised, PermutationDiagonal)
-"""Structures whose states fall into blocks."""
-
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,
     rate=2e-3,
@@ -211,7 +208,7 @@ def undisturbed(structure: Structure, words: bool) -> Recipe:
     width = min(structure.dim, WIDEST)
     stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
     if not words:
-        undivided = {} if isinstance(structure, BLOCKS) else UNDIVIDED
+        undivided = {} if structure.largest_block < structure.dim else UNDIVIDED
         return Recipe(stack, replace(FAST_LANGUAGES, **undivided), width, layers=2)
     if getattr(structure, "bounded", False):
         stack = replace(stack, dt=1.0, projective=True)

@@ -88,6 +88,11 @@ class Description:
         return False
 
     @property
+    def largest_block(self) -> int:
+        """Rows of the largest part of a state that no step mixes with others; dim if it is one."""
+        return self.dim
+
+    @property
     def bracketed(self) -> Any:
         """Where the brackets of its matrices live: itself where it is closed under them."""
         raise NotImplementedError

@@ -35,6 +35,11 @@ class Blocks(Started):
         return {"blocks": Start(shape, self.scale / self.block**0.5)}
 
     @property
+    def largest_block(self) -> int:
+        """All are as large."""
+        return self.block
+
+    @property
     def bracketed(self) -> Any:
         """Brackets stay inside the blocks."""
         return self
@@ -177,6 +182,11 @@ class Orthogonal(Started):
         """
         std = self.angle / ((self.block - 1) * channels) ** 0.5 / increment
         return {"angles": Start((channels, self.dim // self.block, self.planes), std)}
+
+    @property
+    def largest_block(self) -> int:
+        """All are as large."""
+        return self.block
 
     @property
     def bracketed(self) -> Any:

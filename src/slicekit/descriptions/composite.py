@@ -54,6 +54,11 @@ class Composite(Started):
         return all(part.commutes for part in self.parts)
 
     @property
+    def largest_block(self) -> int:
+        """That of a part."""
+        return max(part.largest_block for part in self.parts)
+
+    @property
     def bracketed(self) -> Any:
         """Part by part."""
         closures = [part.bracketed for part in self.parts]

@@ -35,6 +35,11 @@ class Diagonal(Started):
         return True
 
     @property
+    def largest_block(self) -> int:
+        """No row mixes with another."""
+        return 1
+
+    @property
     def bracketed(self) -> Any:
         """Brackets are zero."""
         return self
