@@ -6,7 +6,7 @@ the CPU, so that no device has to wait for its host.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -114,8 +114,8 @@ def check_floating(name: str, tensor: Tensor) -> None:
         )
 
 
-def check_same_device(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
-    """Raise ValueError unless both tensors are on one device.
+def check_same_device(name_a: str, a: Tensor, name_b: str, b: Any) -> None:
+    """Raise ValueError unless both, tensors or what is made of them, are on one device.
 
     >>> check_same_device("index", torch.zeros(2, device="meta"), "table", torch.zeros(2))
     Traceback (most recent call last):

@@ -59,7 +59,7 @@ def rounded(x: Tensor) -> Tensor:
 
 def room_for(panels: Panels, keep: bool) -> Tensor | None:
     """For the transitions, if they are to be kept and can be."""
-    numbers = panels.kept_numbers() if keep else 0
+    numbers = panels.plan.kept() if keep else 0
     return panels.state.new_empty(numbers) if numbers else None
 
 

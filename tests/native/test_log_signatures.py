@@ -8,7 +8,7 @@ from torch import Tensor
 
 from slicekit.native import available, reason
 from slicekit.native.kernel import function
-from slicekit.native.log_signatures import KERNEL, SIZES, TABLES, Tables, Task, _tables, obstacle
+from slicekit.native.log_signatures import KERNEL, SIZES, Task, _tables, obstacle
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
 from slicekit.paths.window_signatures import in_torch, run_windows
 from tests.operator_checks import check_operators
@@ -206,7 +206,6 @@ def test_threads_change_no_bit(length: int) -> None:
 def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: int) -> int:
     """What the forward pass returns for a small sound problem with some sizes changed."""
     basis = hall(2, 2)
-    tables = _tables(basis)
     sizes = {
         **{"real": 4, "batch": 1, "length": 4, "channels": 2, "depth": 2, "windows": 2},
         **{"window": 2, "size": 3, "top": 1, "prefixes": 1, "splits": 1, "changes": 3},
@@ -214,7 +213,7 @@ def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: i
         **changed,
     }
     task = Task(*(sizes[name] for name in SIZES))
-    task.tables = Tables(*(tables[name].data_ptr() for name in TABLES))
+    task.tables = _tables(basis)[1]
     edges = None if edge is None else torch.tensor([[0, edge, 4]])
     task.edges = None if edges is None else edges.data_ptr()
     needed = function("slicekit_log_signatures_workspace")(ctypes.byref(task))

@@ -72,7 +72,7 @@ class Call:
             "in_state": torch.empty_like(state),
         }
         written |= {"in_inputs": randn(*states)} if inputs else {}
-        written |= {"kept": randn(panels.kept_numbers())} if kept else {}
+        written |= {"kept": randn(panels.plan.kept())} if kept else {}
         gradients = [torch.empty_like(x) for x in parameters]
         self.problem.in_parameters = panels.plan.pointers(gradients)
         for name, x in written.items():
@@ -401,7 +401,7 @@ def panels(part: Part, dim: int, token: int = 0) -> Panels:
 )
 def test_python_raises_what_the_kernels_refuse(part: Part, dim: int, status: int) -> None:
     given = panels(part, dim)
-    for call in (given.kept_numbers, lambda: given.forward(None)):
+    for call in (lambda: given.plan.kept(), lambda: given.forward(None)):
         with pytest.raises(RuntimeError, match=f"slicekit_panels_.* was given {STATUS[status]}"):
             call()
 
@@ -427,7 +427,7 @@ def test_a_pace_and_a_still_position_equal_increments_that_are_written_down(
     path[:, 0] = 0
     state = torch.randn(batch, part.dim, 1, dtype=torch.float64)
     spared = Panels((part,), parameters, values, None, state, None, 0, 0, pace, True)
-    kept = torch.full((spared.kept_numbers() * keep,), torch.nan, dtype=torch.float64)
+    kept = torch.full((spared.plan.kept() * keep,), torch.nan, dtype=torch.float64)
     kept = kept if kept.numel() else None
     found, factors = spared.forward(kept)
     written = Panels((part,), parameters, path, None, state, None, 0, 0)
@@ -485,9 +485,9 @@ def test_transitions_that_are_soon_made_again_are_not_kept(
     path, state = torch.zeros(1, length, channels), torch.zeros(1, 128, 1)
     part, parameters = Part(Kind.BLOCKS, 128, 4), (torch.zeros(channels, 32, 4, 4),)
     panels = Panels((part,), parameters, path, None, state, None, 0, 0)
-    assert panels.kept_numbers() > 0
-    assert bool(panels.worth_keeping(2**40)) is keeps
-    assert panels.worth_keeping(0) == 0
+    assert panels.plan.kept() > 0
+    assert bool(panels.plan.worth_keeping(2**40)) is keeps
+    assert panels.plan.worth_keeping(0) == 0
 
 
 SPLIT = {
@@ -510,7 +510,7 @@ def test_transitions_are_kept_in_one_order_by_any_number_of_threads(
     path = torch.randn(batch, length, channels).double() / 9
     state = torch.randn(batch, sum(part.dim for part in parts), columns).double()
     panels = Panels(parts, parameters, path, None, state, None, 0, 0)
-    kept = state.new_empty(panels.kept_numbers())
+    kept = state.new_empty(panels.plan.kept())
     with threads(1):
         states, _ = panels.forward(kept)
         in_states, in_last = torch.randn_like(states), torch.randn_like(state)

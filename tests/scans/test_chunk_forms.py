@@ -264,8 +264,9 @@ def test_large_states_of_long_sequences_take_products(
     thin = torch.zeros(1, length, dim, rank)
     moved = LowRankTransition(steps, thin, thin) if rank else DiagonalTransition(steps)
     source, state = FromTransitions(moved), torch.zeros(1, dim, dim)
-    assert policy.by_products(source, Outer(steps, steps), steps, False)
-    assert policy.beats_native(source, state) == products
+    recurrence = Recurrence(source, state, Outer(steps, steps), steps)
+    assert policy.by_products(recurrence)
+    assert policy.beats_native(recurrence) == products
 
 
 def test_an_empty_batch_of_large_states() -> None:

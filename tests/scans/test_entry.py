@@ -289,9 +289,9 @@ def test_transitions_known_by_their_generators_are_not_masked() -> None:
 
 
 def test_outer_products_must_belong_to_the_same_steps() -> None:
-    with pytest.raises(ValueError, match=r"left of shape \(2, 3\) and right of shape \(2, 3, 4\)"):
+    with pytest.raises(ValueError, match=r"left has shape \(2, 3\); expected \(batch, length, dim"):
         Outer(torch.ones(2, 3), torch.ones(2, 3, 4))
-    with pytest.raises(ValueError, match=r"left for \(2, 3\) steps and right for \(2, 5\)"):
+    with pytest.raises(ValueError, match=r"right has shape \(2, 5, 1\); expected \(2, 3, columns"):
         Outer(torch.ones(2, 3, 1), torch.ones(2, 5, 1))
 
 

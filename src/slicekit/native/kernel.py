@@ -144,24 +144,18 @@ def _room(count: int) -> Tensor:
     return torch.empty(count, dtype=torch.uint8, device="cpu")
 
 
-class _Small(local):
-    """Work space of small calls, one for each thread: a call is over before the next begins."""
-
-    held: Tensor | None = None
-
-    def room(self, count: int) -> Tensor:
-        held = self.held
-        if held is None or held.numel() < count:
-            held = self.held = _room(count)
-        return held
-
-
-_small = _Small()
+_small = local()
+"""Holds the work space of small calls of each thread: a call is over before the next begins."""
 
 
 def work_space(count: int) -> Tensor:
     """So many bytes for one call, which may hold anything and are another call's later."""
-    return _small.room(count) if count <= SMALL else _room(count)
+    if count > SMALL:
+        return _room(count)
+    held = getattr(_small, "held", None)
+    if held is None or held.numel() < count:
+        held = _small.held = _room(count)
+    return held
 
 
 class Task(Structure):
@@ -240,31 +234,6 @@ class Kernel:
         fill(task, task.expected(), arrays)
         self.run(way, task, self.bytes(way, task))
 
-    def make(
-        self, way: str, task: Any, given: Mapping[str, Tensor | None], names: Iterable[str]
-    ) -> dict[str, Tensor]:
-        """Run it, and give what it writes.
-
-        Args:
-            way, task: as for `call`.
-            given: tensors under the task's names, or None for those that are not there.
-            names: of what it writes.
-
-        Returns:
-            New arrays under these names; zero where there are no sequences.
-
-        Raises:
-            ValueError, RuntimeError: as `call` does.
-        """
-        expected, blank = task.expected(), torch.empty if task.batch else torch.zeros
-        made = {
-            name: blank(expected[name][0], dtype=expected[name][1], device="cpu") for name in names
-        }
-        ready = {name: None if x is None else plain(x) for name, x in given.items()}
-        fill(task, expected, ready | made)
-        self.run(way, task, self.bytes(way, task))
-        return made
-
     def bytes(self, way: str, task: Any) -> int:
         """How much work space it asks for."""
         name = self.measure.format(way=way)
@@ -281,6 +250,12 @@ class Kernel:
         status = function(name)(byref(task))
         if status:
             check(status, name)
+
+
+@lru_cache(maxsize=256)
+def _expected(task: type[Task], *sizes: Any) -> dict[str, Expected]:
+    """The arrays of a task of these sizes: to write them down takes longer than tiny kernels."""
+    return task(**dict(sizes)).expected()
 
 
 class Differentiable(Kernel):
@@ -302,13 +277,14 @@ class Differentiable(Kernel):
     def problem(self, *plan: Any) -> tuple[Any, dict[str, Tensor | None]]:
         """The sizes, and what is given, by name, from (*settings, operands)."""
         *settings, operands = plan
-        task = self.task(**self.task.sizes_of(*settings, *operands))
-        task.threads = threads(task.cost())
+        sizes = self.task.sizes_of(*settings, *operands)
+        task: Any = self.task(**sizes)
+        task.threads, task.arrays = threads(task.cost()), _expected(self.task, *sizes.items())
         return task, dict(zip(task.operands, operands, strict=True))
 
     def forward(self, *plan: Any) -> list[Tensor]:
         """(*settings, operands) -> results."""
-        return list(self.make("forward", *self.problem(*plan), self.task.results).values())
+        return list(self._make("forward", *self.problem(*plan), self.task.results).values())
 
     def shapes(self, *plan: Any) -> list[Tensor]:
         """(*settings, operands) -> tensors like the results, of sizes that may be symbolic."""
@@ -329,5 +305,18 @@ class Differentiable(Kernel):
         pairs = zip(task.results, results, strict=True)
         arrays |= {name: x for name, x in pairs if x is not None}
         arrays |= zip(task.cotangents, cotangents, strict=True)
-        made = self.make("backward", task, arrays, names)
+        made = self._make("backward", task, arrays, names)
         return [made.get(f"in_{name}") for name in task.operands]
+
+    def _make(
+        self, way: str, task: Any, given: Mapping[str, Tensor | None], names: Iterable[str]
+    ) -> dict[str, Tensor]:
+        """Run a pass, and give what it writes by name: new arrays, zero if the batch is empty."""
+        expected, blank = task.arrays, torch.empty if task.batch else torch.zeros
+        made = {
+            name: blank(expected[name][0], dtype=expected[name][1], device="cpu") for name in names
+        }
+        ready = {name: None if x is None else plain(x) for name, x in given.items()}
+        fill(task, expected, ready | made)
+        self.run(way, task, self.bytes(way, task))
+        return made

@@ -44,14 +44,13 @@ class Task(kernel.Task):
         cls, basis: "Basis", window: int, increments: Tensor, edges: Tensor | None
     ) -> dict[str, Any]:
         """Of increments (batch, length, channels), and of the tables of the basis."""
-        tables, (batch, length, _) = _tables(basis), increments.shape
+        (tables, pointers), (batch, length, _) = _tables(basis), increments.shape
         given = (
             *(increments.itemsize, batch, length, basis.channels, basis.depth),
             *(window_count(increments, window, edges), 0 if edges is not None else window),
             *(basis.size, basis.sizes[-1], len(tables["prefixes"])),
             *(len(tables["splits"]), len(tables["change_columns"])),
         )
-        pointers = Tables(*(tables[name].data_ptr() for name in TABLES))
         return {**dict(zip(SIZES, given, strict=False)), "tables": pointers}
 
     def cost(self) -> int:
@@ -123,12 +122,13 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 @lru_cache(maxsize=64)
-def _tables(basis: Basis) -> dict[str, Tensor]:
-    """The tables of a basis by name; see the header."""
+def _tables(basis: Basis) -> tuple[dict[str, Tensor], Tables]:
+    """The tables of a basis by name, see the header, and their addresses."""
     words = word_tables(basis.channels, basis.depth)
     names = ("places", "split_starts", "splits", "prefixes")
-    return {name: torch.from_numpy(getattr(words, name)) for name in names} | {
+    tables = {name: torch.from_numpy(getattr(words, name)) for name in names} | {
         "change_starts": torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
         "change_columns": basis.change.columns,
         "change_values": basis.change.values,
     }
+    return tables, Tables(*(tables[name].data_ptr() for name in TABLES))

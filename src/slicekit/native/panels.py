@@ -75,7 +75,6 @@ class Part(NamedTuple):  # no dataclass: those take far longer to look up
         dim: rows of the state.
         size: block size, or rank.
         exponential: whether its flow is exp(A) instead of I + A.
-        tensors: how many parameters it has.
     """
 
     kind: Kind
@@ -84,18 +83,15 @@ class Part(NamedTuple):  # no dataclass: those take far longer to look up
     exponential: bool = False
 
     @property
-    def tensors(self) -> int:
-        """Number of parameters."""
-        return 3 if self.kind == Kind.LOW_RANK else 1
-
-    @property
     def numbers(self) -> tuple[int, ...]:
         """How many numbers each parameter has for a channel."""
         if self.kind == Kind.BLOCKS:
             return (self.dim * self.size,)
         if self.kind == Kind.SKEW:
             return (self.dim * (self.size - 1) // 2,)
-        return (self.dim, *[self.dim * self.size] * (self.tensors - 1))
+        if self.kind == Kind.LOW_RANK:
+            return self.dim, self.dim * self.size, self.dim * self.size
+        return (self.dim,)
 
 
 @dataclass(eq=False)  # not frozen: that takes longer than the checks
@@ -146,21 +142,11 @@ class Panels:
         """For the kernel, but for what it writes."""
         plan = self.plan
         problem = plan.problem(self.parameters)
-        problem.increments = address("increments", self.increments, plan.expected["increments"])
-        problem.state = address("state", self.state, plan.expected["state"])
-        if self.index is not None:
-            problem.index = address("index", self.index, plan.expected["index"])
-        if self.inputs is not None:
-            problem.inputs = address("inputs", self.inputs, plan.expected["inputs"])
+        arrays = {"increments": self.increments, "state": self.state}
+        arrays |= {} if self.index is None else {"index": self.index}
+        arrays |= {} if self.inputs is None else {"inputs": self.inputs}
+        fill(problem, plan.expected, arrays)
         return problem
-
-    def kept_numbers(self) -> int:
-        """How many numbers hold all transitions; 0 where they can't be kept."""
-        return self.plan.kept()
-
-    def worth_keeping(self, limit: int) -> int:
-        """How many of them to keep within so many bytes: none where they are soon made again."""
-        return self.plan.worth_keeping(limit)
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """All transitions of each sequence as one, block by block; the state is not used.
@@ -191,7 +177,7 @@ class Panels:
         """Run all steps.
 
         Args:
-            kept: (kept_numbers,), to be filled with the transitions; None not to keep them.
+            kept: (plan.kept(),), to be filled with the transitions; None not to keep them.
             made: whether it is filled already, by `product`.
             last: like the state, to be filled with the last one before it is rounded, where states
                 are bfloat16.
@@ -344,7 +330,7 @@ class Plan:
         return self._once(("kept", problem.threads), lambda: measure(byref(problem)))
 
     def worth_keeping(self, limit: int) -> int:
-        """See `Panels.worth_keeping`."""
+        """How many of them to keep within so many bytes: none where they are soon made again."""
         numbers = self.kept()
         size = numbers * self.sizes.real
         fewest = 0 if self.sizes.vocabulary else FEWEST[size > CACHED]

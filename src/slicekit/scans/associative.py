@@ -51,11 +51,8 @@ class Associative(Scan):
                 "prefixes, which overflow where a state does not; use Chunked(), or leave scan=None"
             )
         transition = _closed(recurrence.source.whole())
-        inputs = (
-            recurrence.inputs.dense()
-            if isinstance(recurrence.inputs, Outer)
-            else (recurrence.inputs)
-        )
+        inputs = recurrence.inputs
+        inputs = inputs.dense() if isinstance(inputs, Outer) else inputs
         state, chunks = recurrence.state, []
         for part in _chunks((transition, inputs), self.chunk):
             prefix, driven = _prefixes(part)

@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
+from slicekit.checks import check_shape
 from slicekit.native.kernel import windows
 from slicekit.scans.sources import Source
 
@@ -30,17 +32,8 @@ class Outer:
 
     def __post_init__(self) -> None:
         """Check that both belong to the same steps."""
-        if self.left.ndim != 3 or self.right.ndim != 3:
-            raise ValueError(
-                f"Outer got left of shape {tuple(self.left.shape)} and right of shape "
-                f"{tuple(self.right.shape)}; expected (batch, length, dim) and "
-                "(batch, length, columns)"
-            )
-        if self.left.shape[:2] != self.right.shape[:2]:
-            raise ValueError(
-                f"Outer got left for {tuple(self.left.shape[:2])} steps and right for "
-                f"{tuple(self.right.shape[:2])} (batch, length)"
-            )
+        check_shape("Outer.left", self.left, ("batch", "length", "dim"))
+        check_shape("Outer.right", self.right, (*self.left.shape[:2], "columns"))
 
     def dense(self) -> Tensor:
         """(batch, length, dim, columns)."""
@@ -152,6 +145,11 @@ class Scan(ABC):
     def reluctance(self, recurrence: Recurrence) -> str | None:
         """Why one that comes after it is likely to be faster; None if none is."""
         return None
+
+
+def joined(rows: list[Tensor], axis: int) -> Tensor:
+    """The rows of parts, side by side; those of a single one as they are."""
+    return rows[0] if len(rows) == 1 else torch.cat(rows, axis)
 
 
 def contract(readout: Tensor, states: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ runs transitions that someone else made.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from slicekit.checks import (
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Flow, LogODE, WindowSteps, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
+from slicekit.paths.tabulated import densely, full_precision
 from slicekit.scans.base import Outer, Recurrence, Scan
 from slicekit.scans.choice import asked_for, fastest
 from slicekit.scans.native.fused import solve_at_once
@@ -29,41 +30,19 @@ from slicekit.scans.projective import Projective, normalise
 from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
 from slicekit.structures import Parameters, Structure, Transition
 
-Carried = TypeVar("Carried", Tensor, Projective)
+Carried = TypeVar("Carried", bound=Tensor | Projective)
 
 
-@overload
 def solve(
     structure: Structure,
     parameters: Parameters,
     increments: Tensor | Tabulated,
-    initial_state: Tensor,
+    initial_state: Carried,
     flow: Flow | None = None,
     scan: Scan | None = None,
     inputs: Tensor | Outer | None = None,
     lengths: Lengths | None = None,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def solve(
-    structure: Structure,
-    parameters: Parameters,
-    increments: Tensor | Tabulated,
-    initial_state: Projective,
-    flow: Flow | None = None,
-    scan: Scan | None = None,
-    inputs: None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Projective, Projective]: ...
-def solve(
-    structure: Structure,
-    parameters: Parameters,
-    increments: Tensor | Tabulated,
-    initial_state: Tensor | Projective,
-    flow: Flow | None = None,
-    scan: Scan | None = None,
-    inputs: Tensor | Outer | None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Tensor, Tensor] | tuple[Projective, Projective]:
+) -> tuple[Carried, Carried]:
     """Solve dh = Σ_i A^i h dω^i along a path given by its increments.
 
     Args:
@@ -102,32 +81,38 @@ def solve(
             structure, parameters, increments, initial_state, flow, scan, inputs, lengths
         )
     if inputs is None and lengths is None:
-        quick = solve_at_once(structure, flow, parameters, increments, initial_state, scan)
+        quick: Any = solve_at_once(structure, flow, parameters, increments, initial_state, scan)
         if quick is not None:
             return quick
-    tabulated = isinstance(increments, Tabulated)
-    path = increments.table if tabulated else increments
-    if not tabulated:
+    path, parameters, lengths = _checked(structure, parameters, increments, lengths)
+    if isinstance(path, Tabulated):
+        table = FromTable.of(structure, flow, parameters, path)
+        source: Source = with_kernel(table) if scan is None else table
+    else:
+        source = FromIncrements(structure, flow, parameters, path)
+    state = _State.of(initial_state, source, path)
+    return _run(source, state, scan, inputs, None, lengths, increments.dtype)
+
+
+def _checked(
+    structure: Structure,
+    parameters: Parameters,
+    increments: Tensor | Tabulated,
+    lengths: Lengths | None,
+) -> tuple[Any, Parameters, Tensor | None]:
+    """Increments, parameters and lengths in the dtype of the computation, still past the end."""
+    if not isinstance(increments, Tabulated):
         check_shape("increments", increments, ("batch", "length", "channels"))
         check_floating("increments", increments)
     batch, length, channels = increments.shape
     check_length("increments", length)
-    work = torch.float32 if path.dtype in HALF else path.dtype
-    check_parameters(structure, parameters, channels, path, work)
-    parameters = computed(parameters)
+    moved = full_precision(increments)
+    check_parameters(structure, parameters, channels, moved)
     if lengths is not None:
-        lengths = check_lengths(lengths, batch, length, device=path.device)
-    if isinstance(increments, Tabulated):
-        tokens = increments if path.dtype == work else increments.map(lambda x: x.to(work))
-        tokens = tokens if lengths is None else tokens.masked(lengths)
-        table = FromTable.of(structure, flow, parameters, tokens)
-        source: Source = with_kernel(table) if scan is None else table
-    else:
-        moved = increments.to(work)
-        moved = moved if lengths is None else mask_past_end(moved, lengths)
-        source = FromIncrements(structure, flow, parameters, moved)
-    state = _State.of(initial_state, batch, structure.dim, path, work)
-    return _run(source, state, scan, inputs, None, lengths, path.dtype)
+        lengths = check_lengths(lengths, batch, length, device=moved.device)
+        tabulated = isinstance(moved, Tabulated)
+        moved = moved.masked(lengths) if tabulated else mask_past_end(moved, lengths)
+    return moved, computed(parameters), lengths
 
 
 def _solve_windows(
@@ -145,37 +130,22 @@ def _solve_windows(
         raise ValueError(
             "inputs with LogODE(): an affine input has no place in a window's log-signature"
         )
-    path = increments.dense() if isinstance(increments, Tabulated) else increments
-    check_shape("increments", path, ("batch", "length", "channels"))
-    check_floating("increments", path)
-    check_length("increments", path.shape[1])
-    given, path = path.dtype, path.float() if path.dtype in HALF else path
-    check_parameters(structure, parameters, path.shape[-1], path, path.dtype)
-    if lengths is not None:
-        lengths = check_lengths(lengths, path.shape[0], path.shape[1], device=path.device)
-        path = mask_past_end(path, lengths)
-    lift = partial(structure.lift_parameters, computed(parameters))
-    steps = flow.steps(structure, lift, path, lengths=lengths)
+    path = densely(increments)
+    moved, parameters, lengths = _checked(structure, parameters, path, lengths)
+    lift = partial(structure.lift_parameters, parameters)
+    steps = flow.steps(structure, lift, moved, lengths=lengths)
     states, last = solve_steps(flow, steps, initial_state, scan)
     if isinstance(states, Projective):
-        return Projective(states.direction.to(given), states.log_norm), last
-    return states.to(given), last
+        return Projective(states.direction.to(path.dtype), states.log_norm), last
+    return states.to(path.dtype), last
 
 
 def solve_steps(
     flow: LogODE, steps: WindowSteps, initial_state: Any, scan: Scan | None
 ) -> tuple[Any, Any]:
     """Run the windows of a path: what `solve` gives for their log-signatures."""
-    return solve(
-        steps.structure,
-        steps.parameters,
-        steps.windows.signatures,
-        initial_state,
-        flow.flow,
-        scan,
-        None,
-        steps.counts,
-    )
+    given = (steps.structure, steps.parameters, steps.windows.signatures, initial_state)
+    return solve(*given, flow.flow, scan, None, steps.counts)
 
 
 def propagate(
@@ -222,18 +192,18 @@ def propagate(
     given = first.dtype
     if given in HALF:
         transitions = transitions.with_tensors(tuple(widened(x) for x in transitions.tensors()))
-    work = transitions.tensors()[0].dtype
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=first.device)
         transitions = transitions.where(valid_mask(lengths, length))
-    state = _State.of(initial_state, batch, transitions.dim, first, work)
+    source, like = FromTransitions(transitions), transitions.tensors()[0]
+    state = _State.of(initial_state, source, like)
     if readout is not None:
         check_shape("readout", readout, (batch, length, transitions.dim))
         if state.log_norm is not None:
             raise ValueError("readout with a Projective initial_state; read out its direction")
-        readout = cast("readout", readout, work)
+        readout = cast("readout", readout, like.dtype)
         readout = readout if lengths is None else mask_past_end(readout, lengths)
-    return _run(FromTransitions(transitions), state, scan, inputs, readout, lengths, given)
+    return _run(source, state, scan, inputs, readout, lengths, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,15 +215,15 @@ class _State:
     log_norm: Tensor | None
 
     @classmethod
-    def of(
-        cls, given: Tensor | Projective, batch: int, dim: int, path: Tensor, work: torch.dtype
-    ) -> "_State":
+    def of(cls, given: Tensor | Projective, source: Source, like: Tensor | Tabulated) -> "_State":
+        """Of a source whose path, or transitions, have some dtype and device."""
+        batch, dim = source.batch, source.dim
         state = given.direction if isinstance(given, Projective) else given
         matrix = isinstance(state, Tensor) and state.ndim == 3
         shape = (batch, dim, "columns") if matrix else (batch, dim)
         check_shape("initial_state", state, shape)
-        check_same_device("initial_state", state, "increments or transitions", path)
-        state = cast("initial_state", state, work)
+        check_same_device("initial_state", state, "increments or transitions", like)
+        state = cast("initial_state", state, like.dtype)
         columns = state if matrix else state.unsqueeze(-1)
         if not isinstance(given, Projective):
             return cls(columns, matrix, None)
@@ -275,7 +245,6 @@ def _run(
     lengths: Tensor | None,
     dtype: torch.dtype,
 ) -> Any:
-    work = state.columns.dtype
     projective = state.log_norm is not None
     if scan is not None and not isinstance(scan, Scan):
         raise TypeError(f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None")
@@ -284,7 +253,7 @@ def _run(
             "inputs with a Projective initial_state: an affine recurrence does not only scale, "
             "so direction and norm can't be carried apart"
         )
-    driven = _inputs(inputs, source, state, lengths, work)
+    driven = _inputs(inputs, source, state, lengths)
     recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
     with autocast_off(state.columns.device):
         chosen = fastest(recurrence) if scan is None else asked_for(scan, recurrence)
@@ -298,11 +267,7 @@ def _run(
 
 
 def _inputs(
-    inputs: Tensor | Outer | None,
-    source: Source,
-    state: _State,
-    lengths: Tensor | None,
-    work: torch.dtype,
+    inputs: Tensor | Outer | None, source: Source, state: _State, lengths: Tensor | None
 ) -> Tensor | Outer | None:
     """Affine inputs, checked, zero past the end, and (batch, length, dim, columns) if dense."""
     if inputs is None:
@@ -311,7 +276,7 @@ def _inputs(
     columns = state.columns.shape[-1]
 
     def ready(name: str, x: Tensor) -> Tensor:
-        x = cast(name, x, work)
+        x = cast(name, x, state.columns.dtype)
         return x if lengths is None else mask_past_end(x, lengths)
 
     if isinstance(inputs, Outer):

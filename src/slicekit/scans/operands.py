@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import HALF, check_same_device, concrete
+from slicekit.paths import Tabulated
 from slicekit.structures import Parameters, Structure
 from slicekit.structures.diagonal import narrowed
 
@@ -36,7 +37,7 @@ def check_length(name: str, length: int) -> None:
 
 
 def check_parameters(
-    structure: Structure, parameters: Parameters, channels: int, path: Tensor, work: torch.dtype
+    structure: Structure, parameters: Parameters, channels: int, path: Tensor | Tabulated
 ) -> None:
     """Raise unless parameters are those of a structure, with the path's device and dtype."""
     if not isinstance(structure, Structure):
@@ -46,7 +47,7 @@ def check_parameters(
     for name, x in parameters.items():
         check_same_device(f"parameters[{name!r}]", x, "increments", path)
         if x.is_floating_point():
-            cast(f"parameters[{name!r}]", x, work)
+            cast(f"parameters[{name!r}]", x, path.dtype)
     if not concrete(*parameters.values()):
         return
     expected = expected_shapes(structure, channels)

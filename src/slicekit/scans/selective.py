@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from slicekit.checks import (
-    HALF,
     Lengths,
     check_floating,
     check_lengths,
@@ -36,10 +35,12 @@ from slicekit.native import available, warn_once
 from slicekit.native import selective as native
 from slicekit.operators import Operator
 from slicekit.paths import mask_past_end
+from slicekit.paths.tabulated import full_precision
 from slicekit.scans.base import Scan
 from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.entry import propagate
 from slicekit.scans.native.policy import Native
+from slicekit.scans.operands import cast, check_length
 from slicekit.scans.recurrent import Recurrent
 from slicekit.structures import DiagonalTransition
 
@@ -92,8 +93,7 @@ def selective_scan(
     check_floating("inputs", inputs)
     check_shape("rates", rates, (inputs.shape[-1], "dim"))
     (batch, length, channels), dim = inputs.shape, rates.shape[-1]
-    if length < 1:
-        raise ValueError("inputs has length 0; an empty sequence has no steps")
+    check_length("inputs", length)
     if channels < 1 or dim < 1:
         raise ValueError(
             f"rates has shape ({channels}, {dim}); expected at least one channel and state"
@@ -104,20 +104,14 @@ def selective_scan(
     check_shape("initial_state", initial_state, (batch, channels, dim))
     given = {"steps": steps, "rates": rates, "inputs": inputs, "left": left}
     given |= {"readout": readout, "initial_state": initial_state}
-    operands = [_ready(name, x, inputs) for name, x in given.items()]
+    work = full_precision(inputs).dtype
+    for name, x in given.items():
+        check_same_device(name, x, "inputs", inputs)
+    operands = [cast(name, x, work) for name, x in given.items()]
     if lengths is not None:
         lengths = check_lengths(lengths, batch, length, device=inputs.device)
     outputs, last = _run(operands, lengths, scan)
     return outputs.to(inputs.dtype), last
-
-
-def _ready(name: str, x: Tensor, inputs: Tensor) -> Tensor:
-    """x in the dtype of the computation: that of the inputs, float32 for half precision."""
-    check_same_device(name, x, "inputs", inputs)
-    work = torch.float32 if inputs.dtype in HALF else inputs.dtype
-    if x.dtype != work and x.dtype not in HALF:
-        raise TypeError(f"{name} has dtype {x.dtype}; expected {work}, as the inputs")
-    return x.to(work)
 
 
 def _run(

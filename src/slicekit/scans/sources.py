@@ -192,17 +192,27 @@ class Made(Source):
         return all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made))
 
     @property
+    def direct(self) -> bool:
+        """Whether transitions are bilinear in parameters and increments, but for the identity."""
+        return self.structure.bilinear and self.flow.is_euler(self.structure)
+
+    @property
     def recipe(self) -> Recipe:
         """Structure, flow and names."""
         return self.structure, self.flow, list(self.parameters)
 
     def _pull(
-        self, increments: Tensor
+        self, increments: Tensor, kept: Transition | None = None
     ) -> tuple[Transition, Callable[[tuple[Tensor, ...]], tuple[Parameters, Tensor]]]:
-        """Transitions and a function from their gradients to those of parameters and increments."""
+        """Transitions and a function from their gradients to those of parameters and increments.
+
+        Through the structure's own pullback, also of transitions that were `kept`, or automatic
+        differentiation.
+        """
         structure, parameters = self.structure, self.parameters
-        if structure.bilinear and self.flow.is_euler(structure):
-            return self.make(increments), partial(structure.pullback, parameters, increments)
+        if self.direct:
+            made = self.make(increments) if kept is None else kept
+            return made, partial(structure.pullback, parameters, increments)
         names = _float_names(parameters)
         skeleton: list[Transition] = []
 
@@ -251,7 +261,7 @@ class FromIncrements(Made):
     @property
     def keeps(self) -> bool:
         """Where the pullback needs no second look at how they were made."""
-        return self.structure.bilinear and self.flow.is_euler(self.structure)
+        return self.direct
 
     def open_gradients(self) -> None:
         """Zeros for the parameters, room for the increments."""
@@ -261,13 +271,8 @@ class FromIncrements(Made):
     def window_with_pullback(
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
-        """Through the structure's own pullback, or automatic differentiation of the window."""
-        increments = self._window(start, stop)
-        if kept is None:
-            transition, pull = self._pull(increments)
-        else:
-            transition = kept
-            pull = partial(self.structure.pullback, self.parameters, increments)
+        """The gradients of the increments are those of the window's alone."""
+        transition, pull = self._pull(self._window(start, stop), kept)
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
             in_parameters, moved = pull(grads)

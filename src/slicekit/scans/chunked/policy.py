@@ -63,10 +63,10 @@ class Chunked(Scan):
 
     def engine(self, recurrence: Recurrence) -> tuple[type[Passes], Recurrence, int]:
         """What `run_opaque` takes."""
-        source, obstacle = recurrence.source, self.obstacle(recurrence)
+        obstacle = self.obstacle(recurrence)
         if obstacle is not None:
             raise ValueError(f"scan={self!r} {obstacle}; use Recurrent()")
-        if by_products(source, recurrence.inputs, recurrence.readout, recurrence.projective):
+        if by_products(recurrence):
             return ProductPasses, _narrowed(recurrence), self.size or 0
         return StepPasses, recurrence, self.size or 0
 
@@ -86,27 +86,28 @@ def unknown(source: Source) -> str:
     return f"{kind}, whose transitions override act, but inherit adjoint, pullback or sizes"
 
 
-def by_products(
-    source: Source, inputs: Tensor | Outer | None, readout: Tensor | None, projective: bool
-) -> bool:
+def by_products(recurrence: Recurrence) -> bool:
     """Whether `Chunked` runs matrix products instead of steps."""
-    if readout is None or projective or isinstance(inputs, Tensor) or source.batch == 0:
+    source = recurrence.source
+    if recurrence.readout is None or recurrence.projective or source.batch == 0:
+        return False
+    if isinstance(recurrence.inputs, Tensor):
         return False
     if not isinstance(source, FromTransitions) or source.tensors[0].is_complex():
         return False
     return type(source.transition) in (DiagonalTransition, LowRankTransition)
 
 
-def beats_native(source: Source, state: Tensor) -> bool:
+def beats_native(recurrence: Recurrence) -> bool:
     """Whether matrix products are faster than the kernels of `Native` on a CPU.
 
     Kernels win while a state lies in the first cache, and for short sequences. A length that is
     left open while torch traces does not count as long.
 
     Args:
-        source: of a kind for which `by_products` holds.
-        state: (batch, dim, columns), the initial state.
+        recurrence: one for which `by_products` holds.
     """
+    source, state = recurrence.source, recurrence.state
     diagonal, *thin = source.tensors
     if thin:
         large = LARGE_LOW_RANK * thin[0].shape[-1]

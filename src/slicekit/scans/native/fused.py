@@ -133,7 +133,7 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
 
 
 class _Pass:
-    """One call, forwards or backwards.
+    """One call, forwards or backwards, with the settings of `FUSED` and its operands.
 
     Attributes:
         x: (batch, length, channels), or the table (vocabulary, channels).
@@ -142,24 +142,13 @@ class _Pass:
         parameters: as the kernel takes them.
     """
 
-    def __init__(
-        self,
-        structure: Any,
-        run: Run | str,
-        affine: bool,
-        still: bool,
-        pace: float,
-        limit: int,
-        ends: bool,
-        keep: bool,
-        operands: Any,
-    ) -> None:
-        run = run_named(run) if isinstance(run, str) else run
-        self.run, self.affine, self.still, self.pace = run, affine, still, pace
-        self.limit, self.ends, self.keep = limit, ends, keep
-        self.first = 3 if affine else 2
+    def __init__(self, *plan: Any) -> None:
+        _, run, self.affine, self.still, self.pace, self.limit, *rest = plan
+        self.ends, self.keep, operands = rest
+        self.run: Run = run_named(run) if isinstance(run, str) else run
+        self.first = 3 if self.affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
-        end = self.first + len(run.names)
+        end = self.first + len(self.run.names)
         self.parameters = tuple(map(plain, operands[self.first : end]))
         self.index = plain(operands[end]) if len(operands) > end else None
 
@@ -199,7 +188,7 @@ def _forward(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
     state = this.initial()
     panels = this.panels(state)
-    numbers = panels.worth_keeping(this.limit) if this.keep else 0
+    numbers = panels.plan.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
     states, _ = panels.forward(kept[0] if kept else None, last=last)
@@ -212,7 +201,7 @@ def _forward(*args: Any) -> list[Tensor]:
 def _shapes(*args: Any) -> list[Tensor]:
     this = _Pass(*args)
     state = this.start[0].new_empty(this.shape[0], this.run.dim)
-    kept = this.panels(state).worth_keeping(this.limit) if this.keep else 0
+    kept = this.panels(state).plan.worth_keeping(this.limit) if this.keep else 0
     states = this.x.new_empty(*this.shape, this.run.dim)
     shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
     return [states, *(state.new_empty(shape) for shape in shapes)]

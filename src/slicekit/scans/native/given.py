@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native.given import KERNEL, Task, chunk_size
-from slicekit.scans.base import Passes
+from slicekit.scans.base import Passes, joined
 from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
 
@@ -43,8 +43,8 @@ class GivenPasses(Passes):
         """Run all steps; nothing is kept."""
         if self.parts:
             results = [part.forward(keep) for part in self.parts]
-            outputs, last = (torch.cat([r[i] for r in results], 2 - i) for i in range(2))
-            factors = torch.cat([r[2] for r in results], 2) if self.rescale else results[0][2]
+            outputs, last = (joined([r[i] for r in results], 2 - i) for i in range(2))
+            factors = joined([r[2] for r in results], 2 if self.rescale else 0)
             return [outputs, last, factors, results[0][3]]
         return KERNEL.forward(self.rescale, self.operands)
 
@@ -74,8 +74,8 @@ class GivenPasses(Passes):
             count = len(part.source.tensors)
             tensors += gradients[:count]
             rest.append(gradients[count:])
-        state = torch.cat([r[0] for r in rest], 1)
-        left = [torch.cat([r[1] for r in rest], 2)] if self.inputs else []
+        state = joined([r[0] for r in rest], 1)
+        left = [joined([r[1] for r in rest], 2)] if self.inputs else []
         right = [torch.stack([r[2] for r in rest]).sum(0)] if len(self.inputs) > 1 else []
         return [*tensors, state, *left, *right]
 
@@ -83,14 +83,8 @@ class GivenPasses(Passes):
     def operands(self) -> list[Tensor | None]:
         """Everything that is differentiated, as the kernel takes it."""
         diagonal = isinstance(self.transition, DiagonalTransition)
-        named = dict(
-            zip(
-                ("diagonal",) if diagonal else self.transition.stepwise,
-                self.transition.tensors(),
-                strict=True,
-            )
-        )
+        names = ("diagonal",) if diagonal else self.transition.stepwise
+        named = dict(zip(names, self.transition.tensors(), strict=True)) | {"state": self.state}
         inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
         named |= zip(inputs, self.inputs, strict=False)
-        named["state"] = self.state
         return [*map(named.get, Task.operands[:-1]), self.readout]

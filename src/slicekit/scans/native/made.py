@@ -10,7 +10,7 @@ from torch import Tensor
 from slicekit.native.kernel import Differentiable, Kind, plain
 from slicekit.native.panels import Panels
 from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, TABLE
-from slicekit.scans.base import Passes, input_pullback, input_window
+from slicekit.scans.base import Passes, input_pullback, input_window, joined
 from slicekit.scans.native import tokens
 from slicekit.scans.native.assignment import PANELS, Run, runs_of
 from slicekit.scans.sources import Made
@@ -58,9 +58,9 @@ class MadePasses(Passes):
         if others:
             return 0
         if first.kernel == PANELS and self.index is None:
-            return self._only.worth_keeping(self.size)
+            return self._only.plan.worth_keeping(self.size)
         if first.kernel == PANELS:
-            numbers = self._only.kept_numbers()
+            numbers = self._only.plan.kept()
         else:
             numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * self.state.element_size() <= self.size else 0
@@ -139,11 +139,8 @@ class MadePasses(Passes):
             self._run(run, state, u, kept[0] if kept else None, bool(made))
             for run, state, u in zip(self.runs, *rows, strict=True)
         ]
-        outputs, factors = results[0]
-        if len(results) > 1:
-            outputs = torch.cat([states for states, _ in results], 2)
-        if len(results) > 1 and self.rescale:
-            factors = torch.cat([divided for _, divided in results], 2)
+        outputs = joined([states for states, _ in results], 2)
+        factors = joined([divided for _, divided in results], 2 if self.rescale else 0)
         last, starts = outputs.select(1, -1).clone(), self.state.new_empty(0)
         return [outputs, last, factors, starts, *(kept if keep else [])]
 
@@ -192,15 +189,12 @@ class MadePasses(Passes):
             in_dense.append(driven)
         tensors = [in_parameters.get(name, x.new_empty(0)) for name, x in parameters.items()]
         tail = [] if self.index is None else [self.index.new_empty(0)]
-        state_gradient = in_state[0] if len(in_state) == 1 else torch.cat(in_state, 1)
-        return [*tensors, *in_path, *tail, state_gradient, *self._input_gradients(in_dense)]
-
-    def _input_gradients(self, gradients: list[Any]) -> list[Tensor]:
-        if not self.inputs:
-            return []
-        dense = gradients[0] if len(gradients) == 1 else torch.cat(gradients, 2)
-        pulled = input_pullback(self.inputs, 0, self.length, dense.transpose(0, 1))
-        return [x.contiguous() for x in pulled]
+        in_inputs: tuple[Tensor, ...] = ()
+        if self.inputs:
+            dense = joined(in_dense, 2).transpose(0, 1)
+            in_inputs = input_pullback(self.inputs, 0, self.length, dense)
+        tail += [joined(in_state, 1), *(x.contiguous() for x in in_inputs)]
+        return [*tensors, *in_path, *tail]
 
     def _run_back(
         self,

@@ -66,9 +66,6 @@ class Native(Scan):
 
     def reluctance(self, recurrence: Recurrence) -> str | None:
         """Where matrix products are faster."""
-        source, inputs, readout = recurrence.source, recurrence.inputs, recurrence.readout
-        if not by_products(source, inputs, readout, recurrence.projective):
-            return None
-        if not beats_native(source, recurrence.state):
-            return None
-        return "matrix products are faster for states of this size, at this length"
+        if by_products(recurrence) and beats_native(recurrence):
+            return "matrix products are faster for states of this size, at this length"
+        return None
