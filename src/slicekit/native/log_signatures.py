@@ -30,6 +30,7 @@ class Tables(Structure):
     """`slicekit_log_signatures_tables`: what the library needs to know of a basis."""
 
     _fields_: ClassVar = addresses(*TABLES)
+    __hash__ = object.__hash__  # there is one for each basis
 
 
 class Task(kernel.Task):
