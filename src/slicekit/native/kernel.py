@@ -165,12 +165,14 @@ class Task(Structure):
         operands: tensors or None; they have gradients where the struct does.
         results: what the forward pass writes.
         cotangents: the gradients that the backward pass is given.
+        whole: arrays of whole numbers.
     """
 
     real: int
     operands: ClassVar[tuple[str, ...]] = ()
     results: ClassVar[tuple[str, ...]] = ()
     cotangents: ClassVar[tuple[str, ...]] = ()
+    whole: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def sizes_of(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -182,19 +184,17 @@ class Task(Structure):
         raise NotImplementedError
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of floating arrays, from the sizes; a gradient, `in_{name}`, has the same."""
+        """The shapes of arrays, from the sizes; a gradient, `in_{name}`, has the same."""
         raise NotImplementedError
-
-    def whole(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of arrays of whole numbers."""
-        return {}
 
     def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array."""
-        dtype = self.dtype()
-        arrays: dict[str, Expected] = {name: (x, dtype) for name, x in self.shapes().items()}
-        arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
-        return arrays | {name: (x, torch.int64) for name, x in self.whole().items()}
+        dtype, whole = self.dtype(), self.whole
+        pairs = self.shapes().items()
+        arrays: dict[str, Expected] = {
+            name: (x, torch.int64 if name in whole else dtype) for name, x in pairs
+        }
+        return arrays | {f"in_{name}": wanted for name, wanted in arrays.items()}
 
     def dtype(self) -> torch.dtype:
         """Of floating arrays; others than kernels take do not fit it, and are refused."""

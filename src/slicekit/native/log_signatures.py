@@ -37,7 +37,7 @@ class Task(kernel.Task):
     """`slicekit_log_signatures` of slicekit_log_signatures.h."""
 
     operands = ("increments", "edges")
-    results, cotangents = ("coefficients",), ("in_coefficients",)
+    results, cotangents, whole = ("coefficients",), ("in_coefficients",), ("edges",)
     _fields_: ClassVar = [*sizes(*SIZES), ("tables", Tables), *addresses(*ARRAYS), *WORK]
 
     @classmethod
@@ -59,15 +59,12 @@ class Task(kernel.Task):
         return self.batch * self.length * self.channels * self.size
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of paths and coefficients."""
+        """Of paths, coefficients and edges."""
         return {
             "increments": (self.batch, self.length, self.channels),
             "coefficients": (self.batch, self.windows, self.size),
+            "edges": (self.batch, self.windows + 1),
         }
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """Edges."""
-        return {"edges": (self.batch, self.windows + 1)}
 
 
 class Basis(Protocol):

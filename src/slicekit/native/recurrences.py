@@ -31,6 +31,7 @@ class Recurrence(Task):
     """A recurrence of states (batch, dim, columns)."""
 
     cotangents = COTANGENTS
+    whole = ("places", "index")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of states and factors, and of what drives them."""
@@ -47,7 +48,7 @@ class Recurrence(Task):
         }
 
     def driven(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the kernel's own floating arrays."""
+        """The shapes of the kernel's own arrays."""
         raise NotImplementedError
 
 
@@ -87,12 +88,10 @@ class Sparse(ByIncrements):
         return 8 * self.batch * self.length * self.columns * self.kept
 
     def driven(self) -> dict[str, tuple[int, ...]]:
-        """Increments and values."""
-        return {"increments": (self.batch, self.length, self.channels), "values": (self.kept,)}
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """Places; the library looks at each of them."""
-        return {"places": (self.kept,)}
+        """Increments, values and places; the library looks at each of these."""
+        kept = (self.kept,)
+        increments = (self.batch, self.length, self.channels)
+        return {"increments": increments, "values": kept, "places": kept}
 
 
 FACTORS = ("diagonal", "left", "right")
@@ -150,19 +149,16 @@ class Table(Recurrence):
         return self.batch * self.length * self.columns * self.dim**2
 
     def driven(self) -> dict[str, tuple[int, ...]]:
-        """Matrices."""
-        return {"matrices": (self.vocabulary, self.dim, self.dim)}
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """The tokens."""
-        return {"index": (self.batch, self.length)}
+        """Matrices and tokens."""
+        matrices = (self.vocabulary, self.dim, self.dim)
+        return {"matrices": matrices, "index": (self.batch, self.length)}
 
 
 class SparseSums(Task):
     """slicekit_sparse_table of slicekit_sparse_table.h; the batch are the rows of the table."""
 
     operands = ("values", "places", "increments")
-    results, cotangents = ("matrices",), ("in_matrices",)
+    results, cotangents, whole = ("matrices",), ("in_matrices",), ("places",)
     _fields_: ClassVar = [
         *sizes("real", "batch", "channels", "dim", "kept", "threads"),
         *addresses(*operands, *results, *cotangents, "in_values", "in_increments"),
@@ -183,16 +179,12 @@ class SparseSums(Task):
         return self.batch * self.kept
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of values, table and matrices."""
+        """Of values, places, table and matrices."""
         return {
-            "values": (self.kept,),
+            **dict.fromkeys(("values", "places"), (self.kept,)),
             "increments": (self.batch, self.channels),
             "matrices": (self.batch, self.dim, self.dim),
         }
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """Places."""
-        return {"places": (self.kept,)}
 
 
 SPARSE = Differentiable("sparse", "slicekit_sparse_workspace", Sparse, told=True)

@@ -21,7 +21,8 @@ class Task(kernel.Task):
     operands = (*OPERANDS, "lengths")
     results = ("outputs", "last", "starts")
     cotangents = ("in_outputs", "in_last")
-    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, ["lengths"])
+    whole = ("lengths",)
+    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, whole)
 
     @classmethod
     def sizes_of(cls, steps: Tensor, rates: Tensor, *_: Any) -> dict[str, Any]:
@@ -34,20 +35,20 @@ class Task(kernel.Task):
         return 16 * self.batch * self.length * self.channels * self.dim
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of operands and results; `starts` are states that the others are made from again."""
+        """Of operands and results; `starts` are states that the others are made from again.
+
+        Lengths are in 0..length.
+        """
         batch, length, channels, dim = self.batch, self.length, self.channels, self.dim
         width = 64 // self.real
         return {
             **dict.fromkeys(("steps", "inputs", "outputs"), (batch, length, channels)),
             **dict.fromkeys(("left", "readout"), (batch, length, dim)),
             **dict.fromkeys(("state", "last"), (batch, channels, dim)),
+            "lengths": (batch,),
             "rates": (channels, dim),
             "starts": (batch, -(-length // CHUNK), dim * -(-channels // width) * width),
         }
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """Lengths, in 0..length."""
-        return {"lengths": (self.batch,)}
 
 
 KERNEL = Differentiable("selective", "slicekit_selective_{way}_work", Task)

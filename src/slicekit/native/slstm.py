@@ -23,7 +23,8 @@ class Task(kernel.Task):
     operands = (*OPERANDS, "lengths")
     results = ("outputs", *LAST, "kept")
     cotangents = ("in_outputs", *(f"in_{name}" for name in LAST))
-    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, ["lengths"])
+    whole = ("lengths",)
+    _fields_: ClassVar = fields(SIZES, OPERANDS, results, cotangents, whole)
     keep = True
 
     @classmethod
@@ -37,7 +38,10 @@ class Task(kernel.Task):
         return 8 * self.batch * self.length * self.heads * self.dim**2
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of operands and results; nothing is kept unless a backward pass follows."""
+        """Of operands and results; nothing is kept unless a backward pass follows.
+
+        Lengths are in 0..length, and outputs zero past them.
+        """
         batch, length, heads, dim = self.batch, self.length, self.heads, self.dim
         lanes = 64 // self.real
         kept = (heads, batch, length, KEPT, -(-dim // lanes) * lanes)
@@ -47,12 +51,9 @@ class Task(kernel.Task):
             "gates": (heads, 4, dim, dim),
             "recurrent": (heads, dim, 4, dim),
             "bias": (heads, 4, dim),
+            "lengths": (batch,),
             "kept": kept if self.keep else (0,),
         }
-
-    def whole(self) -> dict[str, tuple[int, ...]]:
-        """Lengths, in 0..length; outputs are zero past the end."""
-        return {"lengths": (self.batch,)}
 
 
 KERNEL = Differentiable("slstm", "slicekit_slstm_{way}_work", Task)

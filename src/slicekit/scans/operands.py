@@ -9,6 +9,7 @@ from slicekit.structures import Parameters, Structure
 from slicekit.structures.diagonal import narrowed
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""By complex dtype: torch.compile can't ask a dtype for it."""
 
 
 def computed(parameters: Parameters) -> Parameters:

@@ -105,11 +105,8 @@ def _bytes(matrices: Matrices) -> int:
 
 
 def _float_names(parameters: Parameters) -> list[str]:
-    return [name for name, x in parameters.items() if not _is_integer(x)]
-
-
-def _is_integer(x: Tensor) -> bool:
-    return not (x.is_floating_point() or x.is_complex())
+    pairs = parameters.items()
+    return [name for name, x in pairs if x.is_floating_point() or x.is_complex()]
 
 
 OURS = "slicekit."
@@ -239,9 +236,8 @@ class Made(Source):
 
     def open_gradients(self) -> None:
         """Zeros for the parameters."""
-        self._in_parameters = {
-            name: torch.zeros_like(x) for name, x in self.parameters.items() if not _is_integer(x)
-        }
+        names = _float_names(self.parameters)
+        self._in_parameters = {name: torch.zeros_like(self.parameters[name]) for name in names}
 
     def _add(self, in_parameters: Parameters) -> None:
         for name, x in in_parameters.items():

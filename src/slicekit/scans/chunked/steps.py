@@ -29,7 +29,8 @@ class StepPasses(Passes):
 
     def chunks(self) -> list[tuple[int, int]]:
         """First step of every chunk, and the one after its last."""
-        return _windows(self.source.length, self.chunk_size())
+        length, size = self.length, self.chunk_size()
+        return [(start, min(start + size, length)) for start in range(0, length, size)]
 
     def keeps(self) -> bool:
         """Whether the transitions should be kept for the backward pass."""
@@ -46,7 +47,7 @@ class StepPasses(Passes):
         state, readout, rescale = self.state, self.readout, self.rescale
         shape = self.output_shape()
         outputs = state.new_empty(shape[1], shape[0], *shape[2:])
-        factors = state.new_ones(self.factor_shape(), dtype=_real(state))
+        factors = state.new_ones(self.factor_shape(), dtype=state.dtype.to_real())
         starts = state.new_empty(self.start_shape())
         kept: list[Tensor] = []
         for number, (start, stop) in enumerate(self.chunks()):
@@ -141,10 +142,6 @@ class StepPasses(Passes):
         return before, in_states, in_query
 
 
-def _windows(length: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, length)) for start in range(0, length, size)]
-
-
 def _divides(step: int, rescale: int) -> bool:
     """Whether the state is divided before this step."""
     return rescale > 0 and step > 0 and step % rescale == 0
@@ -199,7 +196,3 @@ def _after_zero(x: Tensor) -> Tensor:
     result[0] = 0
     result[1:] = x
     return result
-
-
-def _real(state: Tensor) -> torch.dtype:
-    return state.dtype.to_real()
