@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,6 +82,66 @@ def test_the_short_way_gives_what_the_long_one_does(
     found = gradients(short, x, layer)
     assert len(calls) == 1
     torch.testing.assert_close(found, gradients(long, x, layer), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("length", [1, 6, 20])
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_directions_go_the_short_way(
+    structure: Structure, initial: Any, length: int, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, initial=initial, projective=True).double()
+    x = torch.randn(3, length, 5, dtype=torch.float64, requires_grad=True)
+    found = gradients(lambda x: (layer(x),), x, layer)
+    assert len(calls) == 1
+    expected = gradients(lambda x: (_directions(layer, x),), x, layer)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_directions_of_states_beyond_all_numbers_go_the_short_way(calls: list[float]) -> None:
+    layer = SLiCE(5, sk.BlockDiagonal(8, 4), drive=sk.TimeAndInput(dt=3.0), projective=True)
+    x = torch.randn(2, 300, 5, requires_grad=True)
+    states, _ = layer.trajectory(x)
+    assert isinstance(states, Projective)
+    assert states.log_norm.max() > 100  # float32 ends at 88
+    found = gradients(lambda x: (layer(x),), x, layer)
+    assert len(calls) == 1 and all(y.isfinite().all() for y in found)
+    expected = gradients(lambda x: (_directions(layer, x),), x, layer)
+    for y, true in zip(found, expected, strict=True):
+        assert (y - true).norm() <= 1e-3 * true.norm()
+
+
+@pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_directions_of_tokens_go_the_short_way(
+    structure: Structure, lengths: list[int] | None, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, projective=True).double()
+    table = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    index = torch.randint(-1, 2, (3, 6))
+
+    def run(way: Any, table: Tensor) -> tuple[Tensor, ...]:
+        return (way(sk.Tabulated(table, index)),)
+
+    found = gradients(partial(run, lambda x: layer(x, lengths=lengths)), table, layer)
+    assert len(calls) == 1
+    expected = gradients(partial(run, partial(_directions, layer, lengths=lengths)), table, layer)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_directions_with_a_state_and_in_half_precision_go_the_long_way(calls: list[float]) -> None:
+    layer, x = SLiCE(5, sk.BlockDiagonal(8, 4), projective=True), torch.randn(2, 6, 5)
+    _, state = layer(x, return_state=True)
+    layer(x, state)
+    layer(x.bfloat16())
+    assert not calls
+
+
+def _directions(layer: SLiCE, x: Any, lengths: list[int] | None = None) -> Tensor:
+    """By the long way."""
+    states, _ = layer.trajectory(x, None, lengths)
+    assert isinstance(states, Projective)
+    return states.direction
 
 
 @pytest.mark.parametrize("module", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
@@ -222,7 +283,6 @@ PLAIN = sk.BlockDiagonal(8, 4)
 LONG = {
     "a drive of differences": SLiCE(5, PLAIN, drive=sk.Differences()),
     "an affine term": SLiCE(5, PLAIN, affine=True),
-    "projective states": SLiCE(5, PLAIN, projective=True),
     "windows": SLiCE(5, PLAIN, flow=sk.LogODE(depth=1, window=2)),
     "another scan": SLiCE(5, PLAIN, scan=sk.Recurrent()),
     "a structure with a kernel of its own": SLiCE(5, sk.Sparse(8, density=0.5)),

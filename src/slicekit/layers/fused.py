@@ -1,7 +1,8 @@
 """The short way through `SLiCE.forward`: initial state, drive and steps by one operator.
 
-It is taken by plain layers. What the operator is told of one is written down once for each layer
-and shape, and compared at every call: a layer whose parts were exchanged since is looked at again.
+It is taken by plain layers, and by projective ones of which only directions are asked for. What the
+operator is told of one is written down once for each layer and shape, and compared at every call: a
+layer whose parts were exchanged since is looked at again.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
+from slicekit.scans.scales import WINDOW
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
@@ -50,7 +52,7 @@ _known: WeakKeyDictionary["SLiCE", _Known] = WeakKeyDictionary()
 def quick_pass(
     layer: "SLiCE", x: Any, state: State | None, lengths: Lengths | None, ends: bool
 ) -> tuple[Tensor, ...] | None:
-    """All states (batch, length, dim), and the last one if asked for.
+    """All states (batch, length, dim) or directions, and the last state if asked for.
 
     None where this way is not open, or an argument does not fit and has to be refused elsewhere.
     Only tokens may have lengths.
@@ -59,6 +61,8 @@ def quick_pass(
     if type(x) is Tabulated:
         path = [x.table, x.index]
     elif lengths is not None:
+        return None
+    if ends and layer.projective:
         return None
     if type(path[0]) not in PLAIN or not unseen():
         return None
@@ -110,13 +114,13 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
     where = operands[-1] if tokens else x
     operands = operands[:-1] if tokens else operands
     scan = native_scan(layer.scan)
-    if scan is None or layer.B is not None or layer.projective or layer.windowed:
+    if scan is None or layer.B is not None or layer.windowed:
         return ()
     if changed(type(layer)) or type(drive) is not TimeAndInput:
         return ()
     if type(initial) not in (FirstInput, Learned):
         return ()
-    if not alike(x, operands[1:]) or (tokens and x.dtype is HALF):
+    if not alike(x, operands[1:]) or (x.dtype is HALF and (tokens or layer.projective)):
         return ()
     if x.ndim != 3 - tokens or x.shape[-1] != layer.channels or 0 in (*x.shape, *where.shape):
         return ()
@@ -134,5 +138,5 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
     if run is None:
         return ()
     still = begins and not initial.drives_first
-    plan = (structure, run, affine, still, drive.dt, scan.limit)
+    plan = (structure, run, affine, still, drive.dt, scan.limit, WINDOW * layer.projective)
     return plan, tuple(names.index(name) for name in run.names)

@@ -1,4 +1,4 @@
-"""The short way to all states of a plain recurrence: one operator around one kernel.
+"""The short way to all states of a recurrence, or their directions: one operator around one kernel.
 
     h_0 = W x_0 + b, or given;   h_{l+1} = M(Δω_l) h_l,   Δω_l = x_l or pace (1, x_l)
 
@@ -7,6 +7,7 @@ way back, and computes in float32. The last state, and all that is not as long a
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
 Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
+Of projective states, divided every `rescale` steps, it gives the directions alone; see `scales`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
 one panel kernel takes; `made` takes all others. Both hand the same problem, `Panels`, to the same
 kernel. They are two because of what stands before it: a description that can be traced, checks of
@@ -24,7 +25,7 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.handles import recall
 from slicekit.native import available
-from slicekit.native.kernel import plain
+from slicekit.native.kernel import plain, windows
 from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.paths import Tabulated
@@ -33,6 +34,7 @@ from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, run_named, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.operands import expected_shapes
+from slicekit.scans.scales import directions, pull_directions
 from slicekit.structures import Parameters, Structure
 
 
@@ -91,7 +93,8 @@ def solve_at_once(
     if run is None or state.shape != (shape[0], run.dim):
         return None
     operands = [path, state, *(parameters[name] for name in run.names), *index]
-    states, last = run_at_once((structure, run, False, False, 0.0, native.limit), True, operands)
+    plan = (structure, run, False, False, 0.0, native.limit, 0)
+    states, last = run_at_once(plan, True, operands)
     return states, last
 
 
@@ -113,11 +116,11 @@ def _fitting_run(
 
 
 def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """All states (batch, length, dim), and the last one if asked for.
+    """All states (batch, length, dim) or directions, and the last state if asked for.
 
     Args:
         plan: the settings of `FUSED` but the last two.
-        ends: whether to give the last state.
+        ends: whether to give the last state, which none of directions is.
         operands: x (batch, length, channels), W and b or h_0 (batch, dim), and the parameters in
             the order of the run; `alike`. Of tokens x is (vocabulary, channels), and the last
             operand is the index (batch, length).
@@ -144,7 +147,7 @@ class _Pass:
 
     def __init__(self, *plan: Any) -> None:
         _, run, self.affine, self.still, self.pace, self.limit, *rest = plan
-        self.ends, self.keep, operands = rest
+        self.rescale, self.ends, self.keep, operands = rest
         self.run: Run = run_named(run) if isinstance(run, str) else run
         self.first = 3 if self.affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
@@ -179,23 +182,32 @@ class _Pass:
 
     def panels(self, state: Tensor) -> Panels:
         """The problem of the kernel, from the first state."""
-        given = (self.parameters, self.x, self.index, state, None, 0)
+        given = (self.parameters, self.x, self.index, state, None, self.rescale)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
 
 
 def _forward(*args: Any) -> list[Tensor]:
-    """All states, the last if asked for; that at the beginning if made, and what is kept."""
+    """All states, the last if asked for; that at the beginning if made, and what is kept.
+
+    Of projective states the directions; and, to be pulled back, their norms, peaks, states and
+    factors.
+    """
     this = _Pass(*args)
     state = this.initial()
     panels = this.panels(state)
     numbers = panels.plan.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
-    states, _ = panels.forward(kept[0] if kept else None, last=last)
+    states, factors = panels.forward(kept[0] if kept else None, last=last)
     if this.ends and last is None:
         last = states.select(1, -1).clone()
+    scales = []
+    if factors is not None:
+        made = directions(states.unsqueeze(-1), factors.unsqueeze(-1), this.rescale)
+        scales = [*made[2:], states, factors] if this.keep else []
+        states = made[0].squeeze(-1)
     first = [state] if this.affine else []
-    return [states, *([] if last is None else [last]), *first, *kept]
+    return [states, *([] if last is None else [last]), *scales, *first, *kept]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
@@ -204,20 +216,33 @@ def _shapes(*args: Any) -> list[Tensor]:
     kept = this.panels(state).plan.worth_keeping(this.limit) if this.keep else 0
     states = this.x.new_empty(*this.shape, this.run.dim)
     shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
-    return [states, *(state.new_empty(shape) for shape in shapes)]
+    scales = []
+    if this.rescale and this.keep:
+        factors = (this.shape[0], windows(this.shape[1], this.rescale), this.run.dim)
+        norms = state.new_empty(*this.shape, 1)
+        scales = [norms, norms.long(), states.new_empty(states.shape), state.new_empty(factors)]
+    return [states, *scales, *(state.new_empty(shape) for shape in shapes)]
 
 
 def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
     rest = [plain(x) for x in rest[this.ends :]]
+    in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
+    factors = None
+    if this.rescale:
+        norms, peaks, moved, factors, *rest = rest
+        scales = (norms, peaks, factors.unsqueeze(-1), this.rescale)
+        given = (in_states.unsqueeze(-1), torch.zeros_like(norms))
+        in_states = pull_directions(states.unsqueeze(-1), *scales, *given).squeeze(-1)
+        states = moved
     state, *kept = rest if this.affine else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
     in_parameters, in_x, in_state, _ = this.panels(state).backward(
         plain(states),
-        None,
+        factors,
         kept[0] if kept else None,
-        torch.zeros_like(states) if in_states is None else plain(in_states),
+        in_states,
         None if in_last is None else plain(in_last),
         needed[0],
         any(needed[this.first :]),
@@ -243,7 +268,7 @@ def _flops(structure: str, *rest: Any) -> int:
     """Making the transitions and applying them."""
     path, *others = rest[-1]
     steps = math.prod(path[:2] if len(path) == 3 else others[-1])
-    return 2 * steps * recall(structure).step_cost(path[-1] + bool(rest[-5]))
+    return 2 * steps * recall(structure).step_cost(path[-1] + bool(rest[-6]))
 
 
 def _outputs(*plan: Any) -> int:
@@ -252,7 +277,8 @@ def _outputs(*plan: Any) -> int:
 
 FUSED = Operator(
     "fused",
-    "str structure, str run, bool affine, bool still, float pace, int limit, bool ends, bool keep",
+    "str structure, str run, bool affine, bool still, float pace, int limit, int rescale, "
+    "bool ends, bool keep",
     _forward,
     _shapes,
     _backward,
