@@ -62,7 +62,7 @@ def quick_pass(
         path = [x.table, x.index]
     elif lengths is not None:
         return None
-    if ends and layer.projective:
+    if layer.projective and (ends or state is not None):
         return None
     if type(path[0]) not in PLAIN or not unseen():
         return None
