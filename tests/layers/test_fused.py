@@ -454,10 +454,26 @@ def test_a_run_is_found_by_its_key_and_forgotten_with_its_structure() -> None:
         run_named(key)
 
 
+@pytest.mark.parametrize("affine", [False, True], ids=["given", "first input"])
+def test_the_operator_of_directions_is_sound(affine: bool) -> None:
+    run = fused.only_run(PLAIN, sk.Euler())
+    assert run is not None
+    start = [torch.randn(8, 5), torch.randn(8)] if affine else [torch.randn(2, 8)]
+    operands = [torch.randn(2, 20, 5), *start, *SLiCE(5, PLAIN).A().values()]
+    operands = [x.detach() for x in operands]
+    settings = (PLAIN.key, run.key, affine, True, 0.1, 2**25, 8, False, True)
+    utilities = ("test_schema", "test_faketensor")
+    results = torch.ops.slicekit.fused(*settings, operands)
+    given = (operands, results, [torch.randn_like(results[0])], [True] * len(operands))
+    op, adjoint = torch.ops.slicekit.fused.default, torch.ops.slicekit.fused_adjoint.default
+    torch.library.opcheck(op, (*settings, operands), test_utils=utilities)
+    torch.library.opcheck(adjoint, (*settings, *given), test_utils=utilities)
+
+
 def test_an_operator_that_knows_a_size_refuses_another() -> None:
     run = fused.only_run(PLAIN, sk.Euler())
     assert run is not None
-    settings = (PLAIN.key, run.key, False, False, 0.1, 0, False, False)
+    settings = (PLAIN.key, run.key, False, False, 0.1, 0, 0, False, False)
     good = [torch.randn(2, 6, 5), torch.randn(2, 8), *SLiCE(5, PLAIN).A().values()]
     (states,) = torch.ops.slicekit.fused(*settings, good)
     for place, bad in ((1, torch.randn(1, 8)), (2, torch.randn(6, 1, 4, 4)), (0, good[0].double())):
