@@ -60,14 +60,24 @@ SLICEKIT_INLINE Vector<Real> row_norm(int64_t b, const Real *a, Vector<Real> mea
   return largest;
 }
 
+// The largest of a vector's COUNT numbers.
+template <int COUNT, class V>
+SLICEKIT_INLINE auto largest_of(V x) {
+  if constexpr (COUNT == 2) {
+    return most(x[0], x[1]);
+  } else if constexpr (sizeof(V) == 16) {
+    return most(most(x[0], x[1]), most(x[2], x[3]));
+  } else {
+    using Half = typename UpTo<COUNT / 2>::Type;
+    const auto a = half_from<0>(x, Half{}), b = half_from<COUNT / 2>(x, Half{});
+    return largest_of<COUNT / 2>(a < b ? b : a);
+  }
+}
+
 // Lanes that are not finite have no say in how the others are scaled.
 template <class Real>
 SLICEKIT_INLINE Real largest_finite(Vector<Real> x) {
-  Real largest = 0;
-  for (int n = 0; n < WIDTH<Real>; ++n) {
-    if (__builtin_isfinite(x[n])) largest = most<Real>(largest, x[n]);
-  }
-  return largest;
+  return largest_of<WIDTH<Real>>(x - x == 0 ? x : zero<Real>());
 }
 
 template <class Real>

@@ -48,26 +48,27 @@ inline FlowScratch<Real> take_flow_scratch(const Part *parts, int64_t count,
           workspace.take<Real>(one * N), workspace.take<Real>(N * N), workspace.take<Real>(work)};
 }
 
-// The square of one panel and LANES rows from `row` on, lanes becoming rows; missing rows are zero.
+// The square of one panel and LANES rows from `row` on, lanes becoming rows, which are `apart`;
+// missing rows are zero.
 template <class Real>
 SLICEKIT_INLINE void panel_to_lanes(const Panels<Real> &from, int64_t p, int64_t row, int64_t rows,
-                                    Real *to, Real *square) {
+                                    Real *to, ptrdiff_t apart, Real *square) {
   constexpr int64_t N = LANES<Real>;
   const int64_t count = least(N, rows - row);
-  if (count == N) return transpose_square<Real>(from.of(p, row), from.row, to, N);
+  if (count == N) return transpose_square<Real>(from.of(p, row), from.row, to, apart);
   for (int64_t r = 0; r < N; ++r) {
     for (int64_t l = 0; l < N; ++l) square[r * N + l] = r < count ? from.of(p, row + r)[l] : Real(0);
   }
-  transpose_square<Real>(square, N, to, N);
+  transpose_square<Real>(square, N, to, apart);
 }
 
 template <class Real>
-SLICEKIT_INLINE void lanes_to_panel(const Real *from, int64_t p, int64_t row, int64_t rows,
-                                    const Panels<Real> &to, Real *square) {
+SLICEKIT_INLINE void lanes_to_panel(const Real *from, ptrdiff_t apart, int64_t p, int64_t row,
+                                    int64_t rows, const Panels<Real> &to, Real *square) {
   constexpr int64_t N = LANES<Real>;
   const int64_t count = least(N, rows - row);
-  if (count == N) return transpose_square<Real>(from, N, to.of(p, row), to.row);
-  transpose_square<Real>(from, N, square, N);
+  if (count == N) return transpose_square<Real>(from, apart, to.of(p, row), to.row);
+  transpose_square<Real>(from, apart, square, N);
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t l = 0; l < N; ++l) to.of(p, row + r)[l] = square[r * N + l];
   }
@@ -106,6 +107,13 @@ SLICEKIT_INLINE void features_of_block(const Part &part, const Real *a, Real *fe
   }
 }
 
+// Whether lanes of panels have no padding: then panel j of a lane group has column j of its blocks, in
+// their order.
+template <class Real>
+SLICEKIT_INLINE bool fills_lanes(const Part &part) {
+  return part.size == part.width && part.size <= LANES<Real>;
+}
+
 // Visits the panels of the blocks of one lane group (or of one large block): f(panel, row of blocks'
 // entries), where entry(lane) is the number of the lane's entry in `blocks`, or -1 for padding.
 template <class Real, class F>
@@ -129,9 +137,10 @@ SLICEKIT_NOINLINE void flow_part(const Part &part, int64_t rows, const Panels<Re
                       const FlowScratch<Real> &s) {
   constexpr int64_t N = LANES<Real>;
   const int64_t b = part.size, together = blocks_together<Real>(part);
+  const bool filled = fills_lanes<Real>(part);
   for (int64_t row = 0; row < rows; row += N) {
     for (int64_t p = 0; p < part.feature_panels; ++p) {
-      panel_to_lanes(x, part.features_at + p, row, rows, s.features + p * N * N, s.square);
+      panel_to_lanes(x, part.features_at + p, row, rows, s.features + p * N * N, N, s.square);
     }
     for (int64_t k0 = 0, group = 0; k0 < part.blocks; k0 += together, ++group) {
       for (int64_t k = 0; k < together; ++k) {
@@ -144,12 +153,14 @@ SLICEKIT_NOINLINE void flow_part(const Part &part, int64_t rows, const Panels<Re
         }
       }
       each_panel<Real>(part, group, [&](int64_t p, auto entry) {
+        const int64_t panel = part.panels_at + p;
+        if (filled) return lanes_to_panel<Real>(s.blocks + p % b * N, b * N, panel, row, rows, x, s.square);
         Real gathered[N * N];
         for (int64_t l = 0; l < N; ++l) {
           const int64_t at = entry(l);
           for (int64_t r = 0; r < N; ++r) gathered[l * N + r] = at < 0 ? Real(0) : s.blocks[at * N + r];
         }
-        lanes_to_panel<Real>(gathered, part.panels_at + p, row, rows, x, s.square);
+        lanes_to_panel<Real>(gathered, N, panel, row, rows, x, s.square);
       });
     }
   }
@@ -161,14 +172,17 @@ SLICEKIT_NOINLINE void pull_part(const Part &part, int64_t rows, const Panels<Re
                       const Panels<Real> &gradients, const FlowScratch<Real> &s) {
   constexpr int64_t N = LANES<Real>;
   const int64_t b = part.size, together = blocks_together<Real>(part);
+  const bool filled = fills_lanes<Real>(part);
   for (int64_t row = 0; row < rows; row += N) {
     for (int64_t p = 0; p < part.feature_panels; ++p) {
-      panel_to_lanes(x, part.features_at + p, row, rows, s.features + p * N * N, s.square);
+      panel_to_lanes(x, part.features_at + p, row, rows, s.features + p * N * N, N, s.square);
     }
     for (int64_t k0 = 0, group = 0; k0 < part.blocks; k0 += together, ++group) {
       each_panel<Real>(part, group, [&](int64_t p, auto entry) {
+        const int64_t panel = part.panels_at + p;
+        if (filled) return panel_to_lanes(gradients, panel, row, rows, s.blocks + p % b * N, b * N, s.square);
         Real gathered[N * N];
-        panel_to_lanes<Real>(gradients, part.panels_at + p, row, rows, gathered, s.square);
+        panel_to_lanes<Real>(gradients, panel, row, rows, gathered, N, s.square);
         for (int64_t l = 0; l < N; ++l) {
           const int64_t at = entry(l);
           if (at < 0) continue;
@@ -183,7 +197,7 @@ SLICEKIT_NOINLINE void pull_part(const Part &part, int64_t rows, const Panels<Re
       }
     }
     for (int64_t p = 0; p < part.feature_panels; ++p) {
-      lanes_to_panel<Real>(s.features + p * N * N, part.features_at + p, row, rows, gradients, s.square);
+      lanes_to_panel<Real>(s.features + p * N * N, N, part.features_at + p, row, rows, gradients, s.square);
     }
   }
 }

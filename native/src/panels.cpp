@@ -183,7 +183,7 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   const int64_t first = slot * plan.tasks / plan.slots, stop = (slot + 1) * plan.tasks / plan.slots;
   const Panels<Real> table = rows_of_table(pass, pass.table);
   const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * numbers);
-  clear(pass.in_table + slot * numbers, numbers);
+  clear_gradients(pass, slot);
   if (by_lane_groups(pass.q, plan)) {
     return pass.q.in_parameters || pass.q.in_increments
                ? run_token_strips_back<ADDED>(pass, table, gradients, first, stop)

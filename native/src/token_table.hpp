@@ -65,6 +65,18 @@ Panels<Real> table_gradients(const Pass<Real> &pass) {
   return {pass.in_panels, pass.q.vocabulary * LANES<Real>, LANES<Real>};
 }
 
+// Those of a slot to begin with; nothing is added to features that transitions are made from.
+template <class Real>
+void clear_gradients(const Pass<Real> &pass, int64_t slot) {
+  constexpr int64_t N = LANES<Real>;
+  const Layout &layout = pass.plan.layout[0];
+  const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * pass.table_numbers());
+  for (int64_t p = 0; p < layout.panels; ++p) {
+    if (p < layout.feature_panels && part_of_panel(layout, p).exponential) continue;
+    for (int64_t v = -1; v < pass.q.vocabulary; ++v) clear(gradients.of(p, v), N);
+  }
+}
+
 // The sum over slots of `count` panels' gradients, in the order of the parameters of a sheaf of them.
 template <class Real>
 SLICEKIT_NOINLINE void sum_slots(const Pass<Real> &pass, int64_t first, int64_t count) {
@@ -121,7 +133,7 @@ void pull_table_flow(const Pass<Real> &pass, const Scratch<Real> &scratch) {
       for (int64_t i = 0; scale != 1 && i < rows * N; ++i) numbers[i] *= scale;
       for (int64_t row = 0; q.in_increments && row < rows; row += N) {
         Real *to = pass.turned + ((first + row) * layout.feature_panels + p * N) * N;
-        panel_to_lanes(own, p, row, rows, to, square);
+        panel_to_lanes(own, p, row, rows, to, N, square);
       }
     }
   }
