@@ -41,7 +41,7 @@ class Effort:
 
 
 FULL = Effort(rounds=9, wall_rounds=5, budget=8.0, limit=20.0)
-QUICK = Effort(rounds=3, wall_rounds=1, budget=0.15, limit=0.15, doubt=1.0, quick=True)
+QUICK = Effort(rounds=3, wall_rounds=1, budget=0.5, limit=0.15, doubt=1.0, quick=True)
 QUICK_TABLE = replace(QUICK, rounds=1, budget=0.1)
 """For the table of structures, which has many figures and no verdicts."""
 
