@@ -98,6 +98,14 @@ def test_directions_go_the_short_way(
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1e-44, 1e-30, 1e30, 1e37])
+def test_directions_start_from_states_of_any_size(size: float, calls: list[float]) -> None:
+    layer, x = SLiCE(5, sk.BlockDiagonal(8, 4), projective=True), torch.randn(2, 30, 5)
+    x[:, 0] *= size
+    torch.testing.assert_close(layer(x), _directions(layer, x), rtol=1e-4, atol=1e-5)
+    assert len(calls) == 1
+
+
 def test_directions_of_states_beyond_all_numbers_go_the_short_way(calls: list[float]) -> None:
     layer = SLiCE(5, sk.BlockDiagonal(8, 4), drive=sk.TimeAndInput(dt=3.0), projective=True)
     x = torch.randn(2, 300, 5, requires_grad=True)

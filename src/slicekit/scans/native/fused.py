@@ -34,7 +34,7 @@ from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, run_named, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.operands import expected_shapes
-from slicekit.scans.scales import directions, pull_directions
+from slicekit.scans.scales import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
 
 
@@ -156,6 +156,11 @@ class _Pass:
         self.index = plain(operands[end]) if len(operands) > end else None
 
     @property
+    def makes(self) -> bool:
+        """Whether the state that the steps start from is made here."""
+        return self.affine or self.rescale > 0
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Batch and length."""
         batch, length = (self.x if self.index is None else self.index).shape[:2]
@@ -190,10 +195,14 @@ def _forward(*args: Any) -> list[Tensor]:
     """All states, the last if asked for; that at the beginning if made, and what is kept.
 
     Of projective states the directions; and, to be pulled back, their norms, peaks, states and
-    factors.
+    factors, and what the first state was divided by.
     """
     this = _Pass(*args)
     state = this.initial()
+    sizes = []
+    if this.rescale:
+        sizes = [powers_of_two(state.abs().amax(1, keepdim=True))]
+        state = state / sizes[0]
     panels = this.panels(state)
     numbers = panels.plan.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
@@ -204,9 +213,9 @@ def _forward(*args: Any) -> list[Tensor]:
     scales = []
     if factors is not None:
         made = directions(states.unsqueeze(-1), factors.unsqueeze(-1), this.rescale)
-        scales = [*made[2:], states, factors] if this.keep else []
+        scales = [*made[2:], states, factors, *sizes] if this.keep else []
         states = made[0].squeeze(-1)
-    first = [state] if this.affine else []
+    first = [state] if this.makes else []
     return [states, *([] if last is None else [last]), *scales, *first, *kept]
 
 
@@ -215,12 +224,13 @@ def _shapes(*args: Any) -> list[Tensor]:
     state = this.start[0].new_empty(this.shape[0], this.run.dim)
     kept = this.panels(state).plan.worth_keeping(this.limit) if this.keep else 0
     states = this.x.new_empty(*this.shape, this.run.dim)
-    shapes = [*[state.shape] * (this.ends + this.affine), *([(kept,)] if kept else [])]
+    shapes = [*[state.shape] * (this.ends + this.makes), *([(kept,)] if kept else [])]
     scales = []
     if this.rescale and this.keep:
         factors = (this.shape[0], windows(this.shape[1], this.rescale), this.run.dim)
         norms = state.new_empty(*this.shape, 1)
         scales = [norms, norms.long(), states.new_empty(states.shape), state.new_empty(factors)]
+        scales += [state.new_empty(state.shape[0], 1)]
     return [states, *scales, *(state.new_empty(shape) for shape in shapes)]
 
 
@@ -229,14 +239,14 @@ def _backward(*args: Any) -> list[Tensor | None]:
     this = _Pass(*args[:-3])
     rest = [plain(x) for x in rest[this.ends :]]
     in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
-    factors = None
+    factors, sizes = None, None
     if this.rescale:
-        norms, peaks, moved, factors, *rest = rest
+        norms, peaks, moved, factors, sizes, *rest = rest
         scales = (norms, peaks, factors.unsqueeze(-1), this.rescale)
         given = (in_states.unsqueeze(-1), torch.zeros_like(norms))
         in_states = pull_directions(states.unsqueeze(-1), *scales, *given).squeeze(-1)
         states = moved
-    state, *kept = rest if this.affine else [this.start[0], *rest]
+    state, *kept = rest if this.makes else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
     in_parameters, in_x, in_state, _ = this.panels(state).backward(
         plain(states),
@@ -247,6 +257,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         needed[0],
         any(needed[this.first :]),
     )
+    in_state = in_state if sizes is None else in_state / sizes
     tail = [] if this.index is None else [None]
     if not this.affine:
         return [in_x, in_state, *in_parameters, *tail]
