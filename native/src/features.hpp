@@ -144,19 +144,25 @@ SLICEKIT_INLINE void ask_for_channel(const Sheaf<Real> &sheaf, int64_t channel, 
   for (int line = 0; line < COUNT; ++line) __builtin_prefetch(at + line * LANES<Real>, 0, 2);
 }
 
-// rows (count, channels, LANES) = scale times a sheaf.
+// rows (sheaves, count, channels, LANES) = scale times some sheaves that follow each other in memory.
 template <class Real>
-SLICEKIT_NOINLINE void unravel_sheaf(const Sheaf<Real> &from, int64_t channels, Real scale, Real *rows) {
+SLICEKIT_NOINLINE void unravel_sheaves(const Sheaf<Real> &from, int64_t sheaves, int64_t channels,
+                                       Real scale, Real *rows) {
   constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
   with_count(from.count, [&](auto number) {
     constexpr int COUNT = decltype(number)::value;
     for (int64_t k = 0; k < channels; ++k) {
-      Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
-      ask_for_channel<COUNT>(from, k + CHANNELS_AHEAD, channels);
-      for (int v = 0; v < COUNT * VECTORS; ++v) x[v] = load(from.at + k * from.stride + v * V);
-      unravel<COUNT, Real>(x, y);
-      for (int v = 0; v < COUNT * VECTORS; ++v) {
-        store(rows + (v / VECTORS * channels + k) * N + v % VECTORS * V, y[v] * scale);
+      for (int64_t s = 0; s < sheaves; ++s) {
+        Sheaf<Real> one = from;
+        one.at += s * COUNT * N;
+        Real *to = rows + (s * COUNT * channels + k) * N;
+        Vector<Real> x[COUNT * VECTORS], y[COUNT * VECTORS];
+        ask_for_channel<COUNT>(one, k + CHANNELS_AHEAD, channels);
+        for (int v = 0; v < COUNT * VECTORS; ++v) x[v] = load(one.at + k * one.stride + v * V);
+        unravel<COUNT, Real>(x, y);
+        for (int v = 0; v < COUNT * VECTORS; ++v) {
+          store(to + v / VECTORS * channels * N + v % VECTORS * V, y[v] * scale);
+        }
       }
     }
   });
@@ -241,7 +247,7 @@ inline void pack_panel(const Layout &layout, int64_t panel, const Path &path, Re
   const Sheaf<Real> sheaf = sheaf_of<Real>(layout, panel, false);
   if (sheaf.count && sheaf.first != panel) return;
   const Real scale = static_cast<Real>(path.scale());
-  if (sheaf.count) return unravel_sheaf(sheaf, path.channels, scale, rows);
+  if (sheaf.count) return unravel_sheaves(sheaf, 1, path.channels, scale, rows);
   pack_lanes(panel_columns<Real>(layout, panel, false), path.channels, scale, rows);
 }
 

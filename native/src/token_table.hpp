@@ -32,6 +32,40 @@ Panels<Real> rows_of_table(const Pass<Real> &pass, Real *at) {
   return {at + row, by_groups ? (1 + pass.q.vocabulary) * N : N, row};
 }
 
+// Neighbouring panels whose parameters follow each other in memory, `numbers` of each channel; or one
+// panel with lanes that stand anywhere, where `at` is null.
+template <class Real>
+struct Stretch {
+  int64_t first, panels;
+  Real *at;
+  int64_t stride;
+  Sheaf<Real> sheaf;  // the first of those that it is made of, which are alike
+
+  int64_t numbers() const { return panels * LANES<Real>; }
+};
+
+template <class Real>
+inline Stretch<Real> stretch_of(const Layout &layout, int64_t first, int64_t stop, bool gradients) {
+  const Sheaf<Real> sheaf = sheaf_of<Real>(layout, first, gradients);
+  if (!sheaf.count) return {first, 1, nullptr, 0, sheaf};
+  Stretch<Real> stretch = {first, sheaf.count, sheaf.at, sheaf.stride, sheaf};
+  while (first + stretch.panels < least(first + LONGEST_STRETCH, stop)) {
+    const Sheaf<Real> next = sheaf_of<Real>(layout, first + stretch.panels, gradients);
+    const bool follows = next.at == stretch.at + stretch.numbers() && next.stride == stretch.stride;
+    if (next.count != sheaf.count || !follows) break;
+    stretch.panels += next.count;
+  }
+  return stretch;
+}
+
+template <class Real>
+void pack_stretch(const Pass<Real> &pass, const Stretch<Real> &from, Real *rows) {
+  const Sheaf<Real> &sheaf = from.sheaf;
+  if (!from.at) return pack_panel(pass.plan.layout[0], from.first, pass.path, rows);
+  const Real scale = static_cast<Real>(pass.path.scale());
+  unravel_sheaves(sheaf, from.panels / sheaf.count, pass.path.channels, scale, rows);
+}
+
 template <class Real>
 void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   const slicekit_panels &q = pass.q;
@@ -45,9 +79,10 @@ void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     const Bundle bundle = bundle_of<Real>(layout, number);
     Panels<Real> panels = table;
     panels.at = panels.of(bundle.first, 0);
-    Real *packed = scratch.packed;
-    for (int64_t p = bundle.first; p < bundle.stop; ++p, packed += pass.packed_panel()) {
-      pack_panel(layout, p, pass.path, packed);
+    for (int64_t p = bundle.first; p < bundle.stop;) {
+      const auto stretch = stretch_of<Real>(layout, p, bundle.stop, false);
+      pack_stretch(pass, stretch, scratch.packed + (p - bundle.first) * pass.packed_panel());
+      p += stretch.panels;
     }
     make_features(bundle.count(), scratch.packed, pass.path, q.vocabulary, pass.increments(0), panels);
   }
@@ -139,30 +174,6 @@ void pull_table_flow(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   }
 }
 
-// Neighbouring panels whose parameters follow each other in memory, `numbers` of each channel; or one
-// panel with lanes that stand anywhere, where `at` is null.
-template <class Real>
-struct Stretch {
-  int64_t first, panels;
-  Real *at;
-  int64_t stride;
-
-  int64_t numbers() const { return panels * LANES<Real>; }
-};
-
-template <class Real>
-inline Stretch<Real> stretch_of(const Layout &layout, int64_t first, bool gradients) {
-  const Sheaf<Real> sheaf = sheaf_of<Real>(layout, first, gradients);
-  if (!sheaf.count) return {first, 1, nullptr, 0};
-  Stretch<Real> stretch = {first, sheaf.count, sheaf.at, sheaf.stride};
-  while (stretch.panels < LONGEST_STRETCH && first + stretch.panels < layout.feature_panels) {
-    const Sheaf<Real> next = sheaf_of<Real>(layout, first + stretch.panels, gradients);
-    if (!next.count || next.at != stretch.at + stretch.numbers() || next.stride != stretch.stride) break;
-    stretch.panels += next.count;
-  }
-  return stretch;
-}
-
 // Some channels of a path, those in memory, and what is pulled back to them.
 template <class Real>
 struct TableChannels {
@@ -231,12 +242,12 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
     const int64_t count = least(TABLE_CHANNELS, pass.path.width() - first);
     const TableChannels<Real> channels = {pass, scratch, first, count};
     for (int64_t p = 0; q.in_parameters && p < layout.feature_panels;) {
-      const auto stretch = stretch_of<Real>(layout, p, true);
+      const auto stretch = stretch_of<Real>(layout, p, layout.feature_panels, true);
       channels.pull_parameters(stretch);
       p += stretch.panels;
     }
     for (int64_t p = 0; q.in_increments && p < layout.feature_panels;) {
-      const auto stretch = stretch_of<Real>(layout, p, false);
+      const auto stretch = stretch_of<Real>(layout, p, layout.feature_panels, false);
       channels.pull_increments(stretch);
       p += stretch.panels;
     }
