@@ -92,6 +92,28 @@ SLICEKIT_INLINE void adjoint_groups(int64_t groups, int b, const Real *m, Real *
   }
 }
 
+// The same where blocks of W lanes fill lane groups, and t has them transposed.
+template <int W, Taken TAKEN, class Real>
+SLICEKIT_INLINE void adjoint_transposed(int64_t groups, const Real *t, Real *in_m, ptrdiff_t panel,
+                                        ptrdiff_t in_panel, const Real *g, const Real *h,
+                                        const Real *add, Real *next) {
+  constexpr int N = LANES<Real>;
+  for (int64_t q = 0; q < groups; ++q) {
+    unrolled<VECTORS>([&](auto vector) {
+      constexpr int v = decltype(vector)::value, AT = v * WIDTH<Real>;
+      const Vector<Real> own = load(g + AT);
+      Vector<Real> total[2] = {load(add + AT), own};
+      unrolled<W>([&](auto column) {
+        constexpr int j = decltype(column)::value;
+        total[j % 2] += load(t + j * panel + AT) * spread_from<W, j, v>(g);
+        put<TAKEN, Real>(in_m + j * in_panel + AT, own * spread_from<W, j, v>(h));
+      });
+      store(next + AT, total[0] + total[1]);
+    });
+    g += N, h += N, add += N, next += N, t += W * panel, in_m += W * in_panel;
+  }
+}
+
 // Columns of a large block that are summed side by side, so that additions need not wait.
 constexpr int LARGE_COLUMNS = 4;
 

@@ -15,7 +15,7 @@ SLICEKIT_INLINE void transpose_rows(const Real *from, ptrdiff_t from_row, Real *
   Vector<Real> x[W];
 #pragma GCC unroll 16
   for (int r = 0; r < W; ++r) x[r] = load(from + r * from_row);
-  transpose<Real>(x);
+  transpose<WIDTH<Real>, Real>(x);
 #pragma GCC unroll 16
   for (int r = 0; r < W; ++r) store(to + r * to_row, x[r]);
 }

@@ -64,10 +64,9 @@ SLICEKIT_INLINE Vector<Real> block_sums(const Vector<Real> *x) {
 
 constexpr int log2_of(int power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
 
-// Transposes WIDTH vectors in place.
-template <class Real>
+// Transposes every block of W lanes of W vectors in place.
+template <int W, class Real>
 SLICEKIT_INLINE void transpose(Vector<Real> *x) {
-  constexpr int W = WIDTH<Real>;
   unrolled<log2_of(W)>([&](auto stage) {
     constexpr int D = 1 << decltype(stage)::value;
     unrolled<W>([&](auto index) {
@@ -89,7 +88,7 @@ inline void transpose_square(const Real *from, ptrdiff_t from_row, Real *to, ptr
     for (int j = 0; j < VECTORS; ++j) {
       Vector<Real> x[W];
       for (int r = 0; r < W; ++r) x[r] = load(from + (i * W + r) * from_row + j * W);
-      transpose<Real>(x);
+      transpose<W, Real>(x);
       for (int r = 0; r < W; ++r) store(to + (j * W + r) * to_row + i * W, x[r]);
     }
   }

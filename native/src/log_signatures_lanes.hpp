@@ -43,7 +43,7 @@ void to_lanes(const Row<const Real> *rows, int64_t count, Vector<Real> *to) {
   for (int64_t i = 0; i < count; i += W) {
     Vector<Real> x[W];
     for (int lane = 0; lane < W; ++lane) x[lane] = read(rows[lane], i);
-    transpose<Real>(x);
+    transpose<WIDTH<Real>, Real>(x);
     for (int j = 0; j < W; ++j) to[i + j] = x[j];
   }
 }
@@ -55,7 +55,7 @@ void from_lanes(const Vector<Real> *from, int64_t count, const Row<Real> *rows) 
   for (int64_t i = 0; i < count; i += W) {
     Vector<Real> x[W];
     for (int j = 0; j < W; ++j) x[j] = from[i + j];
-    transpose<Real>(x);
+    transpose<WIDTH<Real>, Real>(x);
     for (int lane = 0; lane < W; ++lane) write(rows[lane], i, x[lane]);
   }
 }

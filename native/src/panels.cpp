@@ -185,9 +185,10 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   const Panels<Real> gradients = rows_of_table(pass, pass.in_table + slot * numbers);
   clear_gradients(pass, slot);
   if (by_lane_groups(pass.q, plan)) {
+    const Panels<Real> transposed = rows_of_table(pass, pass.transposed);
     return pass.q.in_parameters || pass.q.in_increments
-               ? run_token_strips_back<ADDED>(pass, table, gradients, first, stop)
-               : run_token_strips_back<LEFT>(pass, table, gradients, first, stop);
+               ? run_token_strips_back<ADDED>(pass, transposed, gradients, first, stop)
+               : run_token_strips_back<LEFT>(pass, transposed, gradients, first, stop);
   }
   for (int64_t b = first; b < stop; ++b) {
     for (int64_t c = 0; c < pass.q.columns; ++c) {
@@ -234,6 +235,7 @@ void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
   const Plan &plan = pass.plan;
   if (pass.q.vocabulary) {
     if (!pass.q.kept) make_table(pass, scratch);
+    if (by_lane_groups(pass.q, plan)) transpose_table(pass);
 #pragma omp for schedule(dynamic)
     for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
     if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);

@@ -55,6 +55,7 @@ struct Pass {
   Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
                               // its own where memory has them in half precision
   Real *table;                // (1 + vocabulary, panels, LANES): first the identity, token -1
+  Real *transposed;           // the same with its blocks transposed, where steps go by lane groups
   Real *in_table;             // (slots, 1 + vocabulary, panels, LANES)
   Real *in_panels;            // the sum of these, panel by panel
   Real *turned;               // those of features, (lane groups of tokens, features, LANES)
@@ -64,7 +65,7 @@ struct Pass {
       : q(problem), path{q.channels, q.pace}, backward(backward), workspace(problem.workspace) {
     make_plan<Real>(q, plan);
     for (int64_t s = 0; s < plan.splits; ++s) take_split(s);
-    table = in_table = in_panels = turned = nullptr;
+    table = transposed = in_table = in_panels = turned = nullptr;
     if (q.vocabulary) take_table();
   }
 
@@ -96,6 +97,7 @@ struct Pass {
   void take_table() {
     table = q.kept ? static_cast<Real *>(q.kept) : workspace.take<Real>(table_numbers());
     if (!backward) return;
+    if (by_lane_groups(q, plan)) transposed = workspace.take<Real>(table_numbers());
     in_table = workspace.take<Real>(table_numbers() * plan.slots);
     in_panels = workspace.take<Real>(q.vocabulary * plan.layout[0].panels * LANES<Real>);
     turned = workspace.take<Real>(tokens_padded() * plan.layout[0].feature_panels * LANES<Real>);

@@ -139,6 +139,18 @@ inline void make_plan(const slicekit_panels &q, Plan &plan) {
   plan.slots = plan.splits > 1 ? plan.tasks : least(q.threads, plan.tasks);
 }
 
+// Whether steps by tokens go through small blocks, one strip of the state at a time: see
+// token_strips.hpp.
+inline bool by_lane_groups(const slicekit_panels &q, const Plan &plan) {
+  if (!q.vocabulary || q.columns > 1 || q.rescale || q.inputs || q.product) return false;
+  const Layout &layout = plan.layout[0];
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    if (!part.is_blocks() || part.size * q.real > 64) return false;
+  }
+  return layout.direct;
+}
+
 // Whether all transitions can be kept: those of a table, or one for each position where they are
 // their features, which stand in the same order however the state is split.
 inline bool can_keep(const slicekit_panels &q) {

@@ -21,17 +21,6 @@ constexpr int64_t NARROW_STRIP = 4, TURNS = 4;
 // Steps ahead of time that memory is asked for.
 constexpr int64_t AHEAD = 8;
 
-// Whether all steps of a pass can be run like that.
-inline bool by_lane_groups(const slicekit_panels &q, const Plan &plan) {
-  if (!q.vocabulary || q.columns > 1 || q.rescale || q.inputs || q.product) return false;
-  const Layout &layout = plan.layout[0];
-  for (int64_t p = 0; p < layout.parts; ++p) {
-    const Part &part = layout.part[p];
-    if (!part.is_blocks() || part.size * q.real > 64) return false;
-  }
-  return layout.direct;
-}
-
 // Some lane groups of one part, and the arrays of the sequences in them.
 template <class Real>
 struct TokenStrip {
@@ -40,7 +29,7 @@ struct TokenStrip {
   const Pass<Real> &pass;
   const slicekit_panels &q;
   const Part &part;
-  Panels<Real> table, gradients;  // from the first panel of the strip on
+  Panels<Real> table, gradients;  // from the first panel of the strip on; backwards, table is transposed
   int64_t at, groups;             // in a state
 
   const Real *before(int64_t b, int64_t t) const {
@@ -110,9 +99,16 @@ struct TokenStrip {
         ask_for(q.states, b * q.length + t - 1 - AHEAD);
         ask_for(q.in_states, b * q.length + t - 1 - AHEAD);
         const int64_t v = token(b, t), turn = (b - first) * width();
-        adjoint_groups<W, TAKEN>(groups, b_size, table.of(0, v), gradients.of(0, v), table.panel,
-                                 gradients.panel, carried[now] + turn, before(b, t),
-                                 t ? in_states(b, t - 1) : nothing, carried[1 - now] + turn);
+        const Real *earlier = t ? in_states(b, t - 1) : nothing;
+        if constexpr (W <= WIDTH<Real>) {
+          adjoint_transposed<W, TAKEN>(groups, table.of(0, v), gradients.of(0, v), table.panel,
+                                       gradients.panel, carried[now] + turn, before(b, t), earlier,
+                                       carried[1 - now] + turn);
+        } else {
+          adjoint_groups<W, TAKEN>(groups, b_size, table.of(0, v), gradients.of(0, v), table.panel,
+                                   gradients.panel, carried[now] + turn, before(b, t), earlier,
+                                   carried[1 - now] + turn);
+        }
       }
     }
     for (int64_t b = first; b < stop; ++b) {

@@ -94,6 +94,34 @@ void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
   }
 }
 
+// What adjoint steps read where they go by lane groups: the table, with blocks transposed if they are
+// no wider than a vector.
+template <class Real>
+void transpose_table(const Pass<Real> &pass) {
+  constexpr int64_t N = LANES<Real>;
+  const Layout &layout = pass.plan.layout[0];
+  const Panels<Real> from = rows_of_table(pass, pass.table), to = rows_of_table(pass, pass.transposed);
+  for (int64_t p = 0; p < layout.parts; ++p) {
+    const Part &part = layout.part[p];
+    const int64_t groups = part.padded / N;
+#pragma omp for schedule(static)
+    for (int64_t g = 0; g < groups; ++g) {
+      with_width<Real>(part, [&](auto width, int) {
+        constexpr int W = decltype(width)::value;
+        const int64_t panel = part.panels_at + g * W;
+        for (int64_t v = -1; v < pass.q.vocabulary; ++v) {
+          for (int u = 0; u < VECTORS; ++u) {
+            Vector<Real> x[W];
+            for (int j = 0; j < W; ++j) x[j] = load(from.of(panel + j, v) + u * WIDTH<Real>);
+            if constexpr (W <= WIDTH<Real>) transpose<W, Real>(x);
+            for (int j = 0; j < W; ++j) store(to.of(panel + j, v) + u * WIDTH<Real>, x[j]);
+          }
+        }
+      });
+    }
+  }
+}
+
 // Where the gradients of the table's transitions are summed, and then are those of its features.
 template <class Real>
 Panels<Real> table_gradients(const Pass<Real> &pass) {
