@@ -1,12 +1,14 @@
 """The native log-signatures against pure torch, in values and gradients."""
 
 import ctypes
+import gc
+import weakref
 
 import pytest
 import torch
 from torch import Tensor
 
-from slicekit.native import available, reason
+from slicekit.native import available, kernel, reason
 from slicekit.native.kernel import function
 from slicekit.native.log_signatures import KERNEL, SIZES, Task, _tables, obstacle
 from slicekit.paths import LieBasis, hall, log_signatures, lyndon
@@ -203,6 +205,19 @@ def test_threads_change_no_bit(length: int) -> None:
         assert torch.equal(value, found[0][0]) and torch.equal(gradient, found[0][1])
 
 
+def test_tables_live_as_long_as_a_call_that_was_given_their_addresses() -> None:
+    basis = lyndon(3, 3)
+    task, _ = KERNEL.problem(basis, 2, (torch.randn(2, 4, 3), None))
+    places = weakref.ref(_tables(basis).held["places"])
+    _tables.cache_clear()
+    kernel._expected.cache_clear()
+    gc.collect()
+    assert places() is not None
+    del task
+    gc.collect()
+    assert places() is None
+
+
 def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: int) -> int:
     """What the forward pass returns for a small sound problem with some sizes changed."""
     basis = hall(2, 2)
@@ -213,7 +228,7 @@ def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: i
         **changed,
     }
     task = Task(*(sizes[name] for name in SIZES))
-    task.tables = _tables(basis)[1]
+    task.tables = _tables(basis)
     edges = None if edge is None else torch.tensor([[0, edge, 4]])
     task.edges = None if edges is None else edges.data_ptr()
     needed = function("slicekit_log_signatures_workspace")(ctypes.byref(task))

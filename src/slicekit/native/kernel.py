@@ -280,6 +280,7 @@ class Differentiable(Kernel):
         sizes = self.task.sizes_of(*settings, *operands)
         task: Any = self.task(**sizes)
         task.threads, task.arrays = threads(task.cost()), _expected(self.task, *sizes.items())
+        task.held = sizes  # as long as the addresses among them are used
         return task, dict(zip(task.operands, operands, strict=True))
 
     def forward(self, *plan: Any) -> list[Tensor]:

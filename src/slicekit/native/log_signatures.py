@@ -45,7 +45,8 @@ class Task(kernel.Task):
         cls, basis: "Basis", window: int, increments: Tensor, edges: Tensor | None
     ) -> dict[str, Any]:
         """Of increments (batch, length, channels), and of the tables of the basis."""
-        (tables, pointers), (batch, length, _) = _tables(basis), increments.shape
+        pointers, (batch, length, _) = _tables(basis), increments.shape
+        tables = pointers.held
         given = (
             *(increments.itemsize, batch, length, basis.channels, basis.depth),
             *(window_count(increments, window, edges), 0 if edges is not None else window),
@@ -120,8 +121,8 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 @lru_cache(maxsize=64)
-def _tables(basis: Basis) -> tuple[dict[str, Tensor], Tables]:
-    """The tables of a basis by name, see the header, and their addresses."""
+def _tables(basis: Basis) -> Tables:
+    """The addresses of the tables of a basis, see the header, which hold these by name."""
     words = word_tables(basis.channels, basis.depth)
     names = ("places", "split_starts", "splits", "prefixes")
     tables = {name: torch.from_numpy(getattr(words, name)) for name in names} | {
@@ -129,4 +130,6 @@ def _tables(basis: Basis) -> tuple[dict[str, Tensor], Tables]:
         "change_columns": basis.change.columns,
         "change_values": basis.change.values,
     }
-    return tables, Tables(*(tables[name].data_ptr() for name in TABLES))
+    pointers = Tables(*(tables[name].data_ptr() for name in TABLES))
+    pointers.held = tables
+    return pointers
