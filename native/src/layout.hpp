@@ -99,6 +99,7 @@ struct Layout {
   int64_t feature_panels, panels;
   int64_t panels_before;  // those of the layouts before it, where the state is split
   bool direct;     // the padded state is the state: it can be used where it stands
+  bool together;   // numbers of a part follow each other in the padded state too
   int32_t *place;  // (dim): where each number of the state goes in the padded one
 };
 
@@ -133,7 +134,7 @@ SLICEKIT_INLINE void place_part(const Part &part, int64_t origin, int32_t *place
 template <class Real>
 inline void lay_out(Layout &layout) {
   int64_t features = 0, padded = 0, dim = 0;
-  layout.direct = true;
+  layout.direct = layout.together = true;
   for (int64_t p = 0; p < layout.parts; ++p) {
     Part &part = layout.part[p];
     size_part<Real>(part);
@@ -143,6 +144,7 @@ inline void lay_out(Layout &layout) {
     dim += part.dim;
     features += part.feature_panels;
     layout.direct &= part.padded == part.dim;
+    layout.together &= !part.is_blocks() || part.width == part.size || part.blocks == 1;
   }
   int64_t panels = features;
   for (int64_t p = 0; p < layout.parts; ++p) {

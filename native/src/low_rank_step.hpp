@@ -8,26 +8,32 @@ namespace SLICEKIT_ISA {
 
 constexpr int64_t MAX_RANK = 256;
 
+// dots[k] = <panel k of every lane group, x>, for COUNT panels; lane groups are `stride` apart.
+template <int COUNT, class Real>
+SLICEKIT_INLINE void some_dots(int64_t groups, const Real *m, ptrdiff_t panel, ptrdiff_t stride,
+                               const Real *x, Real *dots) {
+  constexpr int V = WIDTH<Real>, N = LANES<Real>;
+  Vector<Real> total[COUNT][VECTORS] = {};
+  for (int64_t g = 0; g < groups; ++g, m += stride, x += N) {
+    unrolled<COUNT>([&](auto number) {
+      constexpr int k = decltype(number)::value;
+#pragma GCC unroll 4
+      for (int v = 0; v < VECTORS; ++v) total[k][v] += load(m + k * panel + v * V) * load(x + v * V);
+    });
+  }
+  for (int k = 0; k < COUNT; ++k) dots[k] = sum(added<Real>(total[k]));
+}
+
 // dots[k] = <panel first + k of every lane group, x>, for `rank` panels.
 template <class Real>
 SLICEKIT_INLINE void low_rank_dots(const Part &part, int64_t first, const Real *m, ptrdiff_t panel,
                                    const Real *x, Real *dots) {
-  constexpr int V = WIDTH<Real>, N = LANES<Real>, AT_ONCE = 4;
-  const int64_t rank = part.size, stride = (1 + 2 * rank) * panel, groups = part.padded / N;
-  for (int64_t k0 = 0; k0 < rank; k0 += AT_ONCE) {
-    const int count = static_cast<int>(least<int64_t>(AT_ONCE, rank - k0));
-    Vector<Real> total[AT_ONCE][VECTORS] = {};
-    const Real *from = m + (first + k0) * panel;
-    for (int64_t g = 0; g < groups; ++g, from += stride) {
-      for (int k = 0; k < count; ++k) {
-#pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; ++v) {
-          total[k][v] += load(from + k * panel + v * V) * load(x + g * N + v * V);
-        }
-      }
-    }
-    for (int k = 0; k < count; ++k) dots[k0 + k] = sum(added<Real>(total[k]));
-  }
+  const int64_t rank = part.size, stride = (1 + 2 * rank) * panel, groups = part.padded / LANES<Real>;
+  int64_t k = 0;
+  const Real *from = m + first * panel;
+  for (; k + 4 <= rank; k += 4) some_dots<4>(groups, from + k * panel, panel, stride, x, dots + k);
+  if (k + 2 <= rank) some_dots<2>(groups, from + k * panel, panel, stride, x, dots + k), k += 2;
+  if (k < rank) some_dots<1>(groups, from + k * panel, panel, stride, x, dots + k);
 }
 
 template <class Real>

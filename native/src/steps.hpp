@@ -63,6 +63,11 @@ struct StateView {
 
   void read(const Real *from, Real *padded) const {
     from += first();
+    if (in_runs()) {
+      return each_run([&](int64_t at, int64_t place, int64_t count) {
+        __builtin_memcpy(padded + place, from + at, count * sizeof(Real));
+      });
+    }
     for (int64_t i = 0; i < layout.dim; ++i) padded[layout.place[i]] = from[i * columns];
   }
   void add(const Real *from, Real *padded) const {
@@ -71,7 +76,24 @@ struct StateView {
   }
   void write(const Real *padded, Real *to) const {
     to += first();
+    if (in_runs()) {
+      return each_run([&](int64_t at, int64_t place, int64_t count) {
+        __builtin_memcpy(to + at, padded + place, count * sizeof(Real));
+      });
+    }
     for (int64_t i = 0; i < layout.dim; ++i) to[i * columns] = padded[layout.place[i]];
+  }
+
+ private:
+  bool in_runs() const { return layout.together && columns == 1; }
+
+  // Calls f(at, place, count) for the numbers of each part.
+  template <class F>
+  void each_run(F f) const {
+    for (int64_t p = 0; p < layout.parts; ++p) {
+      const Part &part = layout.part[p];
+      f(part.state_at - layout.state_at, part.padded_at, part.dim);
+    }
   }
 };
 

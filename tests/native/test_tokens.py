@@ -26,6 +26,13 @@ FILLED: list[Structure] = [
 STRIPS: list[Structure] = [sk.BlockDiagonal(720, 4), sk.Orthogonal(592, 4)]
 """So many lane groups that they are run through in several strips, which are not of one width."""
 
+UNEVEN: list[Structure] = [
+    sk.JointDPLR(37, 2),
+    sk.DirectSum(sk.Diagonal(5), sk.JointDPLR(21, 7)),
+    sk.DirectSum(sk.JointDPLR(18, 1), sk.BlockDiagonal(9, 3)),
+]
+"""Parts that leave lanes empty, with blocks that fill theirs and with some that do not."""
+
 
 def _run(
     structure: Structure, dtype: torch.dtype, scan: Scan, trained: bool, length: int
@@ -46,7 +53,7 @@ def _run(
     return [h.detach(), last.detach(), *torch.autograd.grad(loss, leaves)]
 
 
-@pytest.mark.parametrize("structure", FILLED + STRIPS, ids=str)
+@pytest.mark.parametrize("structure", FILLED + STRIPS + UNEVEN, ids=str)
 @pytest.mark.usefixtures("every_isa", "poisoned_memory")
 def test_tokens_are_the_loop_in_values_and_gradients(structure: Structure) -> None:
     expected = _run(structure, torch.float64, sk.Recurrent(), True, 5)
