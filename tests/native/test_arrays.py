@@ -12,13 +12,11 @@ from slicekit.native import (
     exponential,
     log_signatures,
     reason,
-    selective,
-    short_convolution,
-    slstm,
 )
 from slicekit.native.kernel import Kind, address, plain
 from slicekit.native.panels import Panels, Part
 from slicekit.native.recurrences import SHARED_FACTORS, SPARSE
+from slicekit.native.sequences import SELECTIVE, SHORT_CONVOLUTION, SLSTM
 from slicekit.native.step import StepPlan
 from slicekit.paths.lie_bases import hall
 from slicekit.scans import Outer, propagate
@@ -71,7 +69,7 @@ ONE = torch.ones(1, 2, 3)
 VALUES, PLACES = torch.ones(2), torch.tensor([0, 5])
 DIAGONAL, THIN = torch.ones(3, 2), torch.ones(3, 2, 1)
 STATE = torch.ones(1, 2, 1)
-SELECTIVE = [ONE, torch.ones(3, 2), ONE, torch.ones(1, 2, 2), torch.ones(1, 2, 2), ONE.mT]
+SELECTED = [ONE, torch.ones(3, 2), ONE, torch.ones(1, 2, 2), torch.ones(1, 2, 2), ONE.mT]
 
 
 def panels(parameter: Tensor, state: Tensor = STATE) -> Panels:
@@ -101,14 +99,12 @@ DOORS: dict[str, Callable[[], object]] = {
     "log-signatures, edges": lambda: log_signatures.KERNEL.forward(
         hall(3, 2), 2, (ONE, torch.zeros(1, 2, dtype=torch.int32))
     ),
-    "selective": lambda: selective.KERNEL.forward([ONE, torch.ones(1, 1), *SELECTIVE[2:], None]),
-    "selective, lengths": lambda: selective.KERNEL.forward(
-        [*SELECTIVE, torch.ones(2, dtype=torch.int64)]
-    ),
-    "convolution": lambda: short_convolution.KERNEL.forward(
+    "selective": lambda: SELECTIVE.forward([ONE, torch.ones(1, 1), *SELECTED[2:], None]),
+    "selective, lengths": lambda: SELECTIVE.forward([*SELECTED, torch.ones(2, dtype=torch.int64)]),
+    "convolution": lambda: SHORT_CONVOLUTION.forward(
         False, [ONE, torch.ones(1, 1, 3), torch.ones(2, 1, 2), None]
     ),
-    "sLSTM": lambda: slstm.KERNEL.forward(
+    "sLSTM": lambda: SLSTM.forward(
         False,
         [ONE[None]] * 2
         + [torch.ones(2, 4, 3, 3), torch.ones(2, 3, 4, 2), torch.ones(2, 4, 3)]

@@ -210,7 +210,7 @@ def test_tables_live_as_long_as_a_call_that_was_given_their_addresses() -> None:
     task, _ = KERNEL.problem(basis, 2, (torch.randn(2, 4, 3), None))
     places = weakref.ref(_tables(basis).held["places"])
     _tables.cache_clear()
-    kernel._expected.cache_clear()
+    kernel._known.cache_clear()
     gc.collect()
     assert places() is not None
     del task

@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, library, reason
-from slicekit.native.selective import (
-    CHUNK,
-    KERNEL,
-    OPERANDS,
-    Task,
-    obstacle,
-)
+from slicekit.native.library import unsuited
+from slicekit.native.sequences import CHUNK, SELECTIVE, Selective
 from slicekit.scans import Native, Recurrent
 from slicekit.scans.selective import selective_scan
 from tests.operator_checks import check_operators
@@ -25,6 +20,7 @@ pytestmark = [
     pytest.mark.usefixtures("poisoned_memory"),
 ]
 
+OPERANDS = [*Selective.operands][:-1]
 DTYPES = [torch.float32, torch.float64]
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-14}
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE, BAD_INDEX = range(6)
@@ -175,9 +171,9 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 
 def test_an_empty_batch_has_empty_results() -> None:
     operands = problem(0, 5, 3, 2)
-    results = KERNEL.forward([*operands, None])
+    results = SELECTIVE.forward([*operands, None])
     outputs, last, _ = results
-    *gradients, none = KERNEL.backward([*operands, None], results, (outputs, last), [])
+    *gradients, none = SELECTIVE.backward([*operands, None], results, (outputs, last), [])
     assert none is None
     assert outputs.shape == (0, 5, 3) and last.shape == (0, 3, 2)
     for gradient, x in zip(gradients, operands, strict=True):
@@ -240,11 +236,11 @@ def test_second_derivatives_are_refused() -> None:
 
 
 def test_it_is_used_where_it_applies() -> None:
-    assert not obstacle(torch.zeros(1, 2, 3)) and not obstacle(torch.zeros(1, 2, 3).double())
-    assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
-    assert obstacle(torch.zeros(1, 2, 3, device="meta"))
+    assert not unsuited(torch.zeros(1, 2, 3)) and not unsuited(torch.zeros(1, 2, 3).double())
+    assert unsuited(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
+    assert unsuited(torch.zeros(1, 2, 3, device="meta"))
     operands = problem(1, 4, 3, 2)
-    expected = KERNEL.forward([*operands, None])[0]
+    expected = SELECTIVE.forward([*operands, None])[0]
     for scan in (None, Native()):
         assert torch.equal(run(operands, scan=scan)[0], expected)
 
@@ -256,10 +252,10 @@ def status(direction: str, spare: Any = 0, **changed: Any) -> int:
     operands, lengths = problem(1, 2, 3, 2), torch.tensor([2])
     arrays = dict(zip(OPERANDS, operands, strict=True)) | {"lengths": lengths}
     arrays |= {"outputs": operands[2].clone(), "last": operands[5].clone()}
-    arrays |= {"starts": KERNEL.shapes([*operands, lengths])[2]}
+    arrays |= {"starts": SELECTIVE.shapes([*operands, lengths])[2]}
     arrays |= {"in_outputs": operands[2], "in_last": operands[5]}
     arrays |= {f"in_{name}": x.clone() for name, x in zip(OPERANDS, operands, strict=True)}
-    task = Task(real=8, batch=1, length=2, channels=3, dim=2, threads=1)
+    task = Selective(real=8, batch=1, length=2, channels=3, dim=2, threads=1)
     for name, x in arrays.items():
         setattr(task, name, x.data_ptr())
     if "edge" in changed:

@@ -15,7 +15,8 @@ from slicekit.mixers.convolution import (
     short_convolution,
 )
 from slicekit.native import available, library, reason
-from slicekit.native.short_convolution import KERNEL, Task, obstacle
+from slicekit.native.sequences import SHORT_CONVOLUTION, no_convolution
+from slicekit.native.sequences import ShortConvolution as Task
 from tests.operator_checks import check_operators
 
 pytestmark = [
@@ -88,8 +89,8 @@ def test_threads_change_no_bit(batch: int, channels: int) -> None:
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            (y,) = KERNEL.forward(True, operands)
-            found.append([y, *KERNEL.backward(True, operands, [y], [y], [])])
+            (y,) = SHORT_CONVOLUTION.forward(True, operands)
+            found.append([y, *SHORT_CONVOLUTION.backward(True, operands, [y], [y], [])])
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
@@ -146,8 +147,8 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 
 def test_empty_batches_have_empty_results() -> None:
     operands = problem(0, 5, 3, 4)
-    (y,) = KERNEL.forward(False, operands)
-    gradients = KERNEL.backward(False, operands, [y], [y], [])
+    (y,) = SHORT_CONVOLUTION.forward(False, operands)
+    gradients = SHORT_CONVOLUTION.backward(False, operands, [y], [y], [])
     assert y.shape == (0, 5, 3)
     for gradient, x in zip(gradients, operands, strict=True):
         assert gradient is not None and gradient.shape == x.shape and not gradient.any()
@@ -195,12 +196,14 @@ def test_vmap_and_grad_go_through() -> None:
 
 
 def test_it_is_used_where_it_applies() -> None:
-    assert not obstacle(torch.zeros(1, 2, 3)) and not obstacle(torch.zeros(1, 2, 3).double())
-    assert obstacle(torch.zeros(1, 0, 3))
-    assert obstacle(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
-    assert obstacle(torch.zeros(1, 2, 3, device="meta"))
+    assert not no_convolution(torch.zeros(1, 2, 3)) and not no_convolution(
+        torch.zeros(1, 2, 3).double()
+    )
+    assert no_convolution(torch.zeros(1, 0, 3))
+    assert no_convolution(torch.zeros(1, 2, 3, dtype=torch.bfloat16))
+    assert no_convolution(torch.zeros(1, 2, 3, device="meta"))
     operands = problem(1, 4, 3, 4)
-    assert torch.equal(convolved(operands, True), KERNEL.forward(True, operands)[0])
+    assert torch.equal(convolved(operands, True), SHORT_CONVOLUTION.forward(True, operands)[0])
 
 
 def status(direction: str, spare: Any = 0, **changed: Any) -> int:

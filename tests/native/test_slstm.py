@@ -11,7 +11,9 @@ from slicekit.choices import explain
 from slicekit.mixers.slstm import SLSTM
 from slicekit.mixers.slstm_recurrence import slstm_reference
 from slicekit.mixers.slstm_sequences import in_torch, slstm_sequences
-from slicekit.native import available, library, reason, slstm
+from slicekit.native import available, library, reason
+from slicekit.native.library import unsuited
+from slicekit.native.sequences import LAST, STATE, ScalarLSTM
 from tests.mixers.agreement import assert_agrees, shared_leaves
 from tests.operator_checks import check_operators
 
@@ -22,6 +24,7 @@ pytestmark = [
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 2e-13}
 OK, BAD_SIZE, BAD_POINTER, BAD_OPTION, BAD_WORKSPACE, BAD_INDEX = range(6)
+OPERANDS = [*ScalarLSTM.operands][:-1]
 
 
 def problem(
@@ -33,7 +36,7 @@ def problem(
         "gates": (heads, 4, dim, dim),
         "recurrent": (heads, dim, 4, dim),
         "bias": (heads, 4, dim),
-        **dict.fromkeys(slstm.STATE, (batch, heads, dim)),
+        **dict.fromkeys(STATE, (batch, heads, dim)),
     }
     found = {name: torch.randn(shape, dtype=dtype) for name, shape in shapes.items()}
     for name in ("gates", "recurrent"):
@@ -59,7 +62,7 @@ def by_the_equations(given: dict[str, Tensor]) -> tuple[Tensor, ...]:
     pairs = (given["filtered"], given["gates"][:, :2]), (given["x"], given["gates"][:, 2:])
     driven = torch.cat([torch.einsum("blhd,hged->lhbge", *pair) for pair in pairs], 3)
     driven = driven + given["bias"].unsqueeze(1)
-    state = torch.stack([given[name].transpose(0, 1) for name in slstm.STATE])
+    state = torch.stack([given[name].transpose(0, 1) for name in STATE])
     hidden, last = slstm_reference(driven, given["recurrent"].flatten(2), state)
     return hidden.permute(2, 0, 1, 3), *(x.transpose(0, 1) for x in last)
 
@@ -180,8 +183,8 @@ def test_a_compiled_mixer_holds_it_whole() -> None:
 
 def test_it_is_used_where_it_applies() -> None:
     assert "sLSTM: kernel" in str(explain(SLSTM(8), torch.randn(1, 3, 8)))
-    assert slstm.obstacle(torch.zeros(1, 2, 3, 4, dtype=torch.bfloat16))
-    assert slstm.obstacle(torch.zeros(1, 2, 3, 4, device="meta"))
+    assert unsuited(torch.zeros(1, 2, 3, 4, dtype=torch.bfloat16))
+    assert unsuited(torch.zeros(1, 2, 3, 4, device="meta"))
 
 
 def status(direction: str, spare: Any = 0, **changed: Any) -> int:
@@ -189,11 +192,11 @@ def status(direction: str, spare: Any = 0, **changed: Any) -> int:
     found = library()
     assert found is not None
     arrays = {name: x.detach() for name, x in problem(1, 5, 2, 3).items()}
-    arrays |= {name: torch.zeros(1, 2, 3).double() for name in slstm.LAST}
+    arrays |= {name: torch.zeros(1, 2, 3).double() for name in LAST}
     arrays["outputs"] = arrays["x"].clone()
     arrays |= {f"in_{name}": x.clone() for name, x in arrays.items()}
-    task = slstm.Task(real=8, batch=1, length=5, heads=2, dim=3, threads=1)
-    arrays["kept"] = torch.zeros(task.shapes()["kept"], dtype=torch.float64)
+    task = ScalarLSTM(real=8, batch=1, length=5, heads=2, dim=3, threads=1)
+    arrays["kept"] = torch.zeros(task.shapes(task)["kept"], dtype=torch.float64)
     for name, x in arrays.items():
         setattr(task, name, x.data_ptr())
     lengths = torch.tensor([changed.pop("one_length", 5)])
@@ -221,7 +224,7 @@ def test_faults_are_named(direction: str) -> None:
         assert status(direction, **wrong) == BAD_SIZE
     for wrong in ({"threads": 10**6}, {"batch": 2**62}, {"heads": 2**20, "dim": 2**20}):
         assert status(direction, **wrong) == BAD_SIZE
-    for name in (*slstm.OPERANDS, "outputs", "last_cell", "last_normaliser", "work"):
+    for name in (*OPERANDS, "outputs", "last_cell", "last_normaliser", "work"):
         assert status(direction, **{name: None}) == BAD_POINTER
     for length in (-1, 6):
         assert status(direction, one_length=length) == BAD_INDEX
@@ -232,5 +235,5 @@ def test_each_pass_needs_its_results() -> None:
     for name in ("last_hidden", "last_stabiliser"):
         assert status("forward", **{name: None}) == BAD_POINTER
     assert status("forward", kept=None) == OK
-    for name in ("kept", *slstm.Task.cotangents, *(f"in_{name}" for name in slstm.OPERANDS)):
+    for name in ("kept", *ScalarLSTM.cotangents, *(f"in_{name}" for name in OPERANDS)):
         assert status("backward", **{name: None}) == BAD_POINTER

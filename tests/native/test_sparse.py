@@ -116,7 +116,7 @@ def test_sequences_and_steps_may_be_missing() -> None:
 def test_bad_arguments_are_named_before_anything_is_touched() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     c, held = SPARSE.problem(*plan(given))
-    states, last = (torch.full(c.shapes()[x], 7.0).to(given.state) for x in ("states", "last"))
+    states, last = (torch.full(c.shapes(c)[x], 7.0).to(given.state) for x in ("states", "last"))
     fill(c, c.expected(), held | {"states": states, "last": last})
     space = torch.empty(10**6, dtype=torch.uint8)
     c.work, c.work_bytes = space.data_ptr(), space.numel()

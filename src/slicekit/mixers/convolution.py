@@ -13,7 +13,7 @@ from torch.nn import functional
 from slicekit.checks import HALF, check_floating, check_shape
 from slicekit.choices import kernel_serves
 from slicekit.mixers.flop_counts import of_short_convolution
-from slicekit.native import short_convolution as native
+from slicekit.native import sequences as native
 from slicekit.operators import Operator
 
 
@@ -102,7 +102,7 @@ def short_convolution(
     work = torch.float32 if widened else x.dtype
     constant = None if bias is None else bias.to(work)
     operands = x.to(work), window.to(work), weight.to(work), constant
-    if not kernel_serves("short convolution", native.obstacle(operands[0])):
+    if not kernel_serves("short convolution", native.no_convolution(operands[0])):
         return in_torch(*operands, activation).to(x.dtype)
     return SHORT_CONVOLUTION((activation,), operands)[0].to(x.dtype)
 
@@ -150,9 +150,9 @@ def _second(activation: bool, operands: list[Any]) -> tuple[Tensor]:
 SHORT_CONVOLUTION = Operator(
     "short_convolution",
     "bool activation",
-    native.KERNEL.forward,
-    native.KERNEL.shapes,
-    native.KERNEL.backward,
+    native.SHORT_CONVOLUTION.forward,
+    native.SHORT_CONVOLUTION.shapes,
+    native.SHORT_CONVOLUTION.backward,
     _second,
     flops=of_short_convolution,
     keeps=(),

@@ -15,7 +15,8 @@ from slicekit.choices import kernel_serves
 from slicekit.layers.state import last_valid
 from slicekit.mixers.flop_counts import of_slstm_sequences
 from slicekit.mixers.slstm_recurrence import CLOSED, slstm_recurrence
-from slicekit.native import slstm as native
+from slicekit.native.library import unsuited
+from slicekit.native.sequences import SLSTM
 from slicekit.operators import Operator
 from slicekit.paths import valid_mask
 
@@ -51,7 +52,7 @@ def slstm_sequences(
         (torch.Size([3, 7, 2, 4]), torch.Size([3, 2, 4]))
     """
     operands = [filtered, x, gates, recurrent, bias, *state]
-    if not kernel_serves("sLSTM", native.obstacle(x)):
+    if not kernel_serves("sLSTM", unsuited(x)):
         return in_torch(filtered, x, gates, recurrent, bias, state, lengths)
     keep = torch.is_grad_enabled() and any(y.requires_grad for y in operands)
     hidden, *last, _ = SLSTM_SEQUENCES((keep,), (*operands, lengths))
@@ -97,9 +98,9 @@ def _driven(
 SLSTM_SEQUENCES = Operator(
     "slstm_sequences",
     "bool keep",
-    native.KERNEL.forward,
-    native.KERNEL.shapes,
-    native.KERNEL.backward,
+    SLSTM.forward,
+    SLSTM.shapes,
+    SLSTM.backward,
     flops=of_slstm_sequences,
     outputs=5,
     keeps=(0, 2, 3, 5),

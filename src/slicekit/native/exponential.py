@@ -1,6 +1,6 @@
 """Exponentials of small matrices: the mirror of native/include/slicekit_exponential.h."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,21 +20,10 @@ FEW = 8
 class Task(kernel.Task):
     """`slicekit_exponential` of slicekit_exponential.h; the batch are its matrices."""
 
-    operands, results, cotangents = ("x",), ("y",), ("in_y",)
-    _fields_: ClassVar = fields(("real", "batch", "rows", "threads"), operands, results, cotangents)
-
-    @classmethod
-    def sizes_of(cls, x: Tensor) -> dict[str, Any]:
-        """Of matrices (batch, rows, rows)."""
-        return {"real": x.itemsize, "batch": x.shape[0], "rows": x.shape[-1]}
-
-    def cost(self) -> int:
-        """Some ten products for each matrix."""
-        return 10 * self.batch * self.rows**3
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of matrices and exponentials."""
-        return dict.fromkeys(("x", "y"), (self.batch, self.rows, self.rows))
+    operands: ClassVar = {"x": "batch rows rows"}
+    results: ClassVar = {"y": "batch rows rows"}
+    cotangents, multiplications = ("in_y",), "10 batch rows rows rows"
+    _fields_: ClassVar = fields("real batch rows threads", operands, results, cotangents)
 
 
 KERNEL = Differentiable("exponential", "slicekit_exponential_workspace", Task)

@@ -20,22 +20,27 @@ from slicekit.native.kernel import (
     windows,
 )
 
-SIZES = (
-    *("kind", "real", "complex", "batch", "length", "dim", "columns"),
-    *("block", "rank", "rescale", "threads"),
-)
-
 
 class Task(kernel.Task):
     """`slicekit_given` of slicekit_given.h; `read_out` says whether there is a readout."""
 
-    operands = (
-        *("diagonal", "blocks", "left", "right", "state"),
-        *("input", "input_left", "input_right", "readout"),
-    )
-    results = ("outputs", "last", "factors", "starts")
+    operands: ClassVar = {
+        "diagonal": "batch length dim",
+        "blocks": "",
+        "left": "batch length dim rank",
+        "right": "batch length dim rank",
+        "state": "batch dim columns",
+        "input": "batch length dim columns",
+        "input_left": "batch length dim",
+        "input_right": "batch length columns",
+        "readout": "batch length dim",
+    }
+    results: ClassVar = {"outputs": "", "last": "batch dim columns", "factors": "0", "starts": "0"}
     cotangents = ("in_outputs", "in_last")
-    _fields_: ClassVar = fields(SIZES, operands, results, cotangents)
+    _fields_: ClassVar = fields(
+        "kind real complex batch length dim columns block rank rescale threads",
+        *(operands, results, cotangents),
+    )
     read_out = False
 
     @classmethod
@@ -58,41 +63,35 @@ class Task(kernel.Task):
             "read_out": readout is not None,
         }
 
-    def cost(self) -> int:
+    @classmethod
+    def cost(cls, sizes: Any) -> int:
         """Of each step's product."""
-        width = max(1, self.block, self.rank)
-        return self.batch * self.length * self.dim * self.columns * width
+        width = max(1, sizes.block, sizes.rank)
+        return sizes.batch * sizes.length * sizes.dim * sizes.columns * width
 
     def dtype(self) -> torch.dtype:
         """Real or complex."""
         return (COMPLEX if self.complex else REAL)[self.real]
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of operands and results, by whether there is a readout."""
-        readout = self.read_out
-        batch, length, dim, columns = self.batch, self.length, self.dim, self.columns
-        block, few = max(1, self.block), (batch, length, columns)
-        shapes: dict[str, tuple[int, ...]] = {
-            **dict.fromkeys(("diagonal", "input_left", "readout"), (batch, length, dim)),
-            "blocks": (batch, length, dim // block, block, block),
-            **dict.fromkeys(("left", "right"), (batch, length, dim, self.rank)),
-            **dict.fromkeys(("state", "last"), (batch, dim, columns)),
-            "input": (batch, length, dim, columns),
-            "input_right": few,
-            "outputs": few if readout else (batch, length, dim, columns),
-            "starts": (0,),
-        }
-        if readout:
-            size = chunk_size(self.dtype(), dim, columns)
-            shapes["starts"] = (-(-length // size), batch, dim, columns)
+    @classmethod
+    def shapes(cls, sizes: Any) -> dict[str, tuple[int, ...]]:
+        """Of factors there is one for each number of a state, at the beginning of each window."""
+        state, block = (sizes.batch, sizes.dim, sizes.columns), max(1, sizes.block)
+        shapes = super().shapes(sizes)
+        shapes["blocks"] = (sizes.batch, sizes.length, sizes.dim // block, block, block)
+        shapes["outputs"] = shapes["input_right" if sizes.read_out else "input"]
+        if sizes.rescale:
+            shapes["factors"] = (sizes.batch, windows(sizes.length, sizes.rescale), *state[1:])
+        if sizes.read_out:
+            dtype = (COMPLEX if sizes.complex else REAL)[sizes.real]
+            chunks = -(-sizes.length // chunk_size(dtype, *state[1:]))
+            shapes["starts"] = (chunks, *state)
         return shapes
 
     def expected(self) -> dict[str, Expected]:
-        """Factors are real: one for each number of a state, at the beginning of each window."""
-        shape = (0,)
-        if self.rescale:
-            shape = (self.batch, windows(self.length, self.rescale), self.dim, self.columns)
-        return super().expected() | {"factors": (shape, REAL[self.real])}
+        """Factors are real."""
+        expected = super().expected()
+        return expected | {"factors": (expected["factors"][0], REAL[self.real])}
 
 
 KERNEL = Differentiable("given", "slicekit_given_{way}_work", Task)

@@ -4,6 +4,7 @@ An address leaves Python once its tensor is what the kernel takes it for. A stru
 the address of as many bytes as the kernel asks for, and `work_bytes`.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import Structure, byref, c_int64, c_void_p
 from enum import IntEnum
@@ -124,16 +125,19 @@ WORK = [*addresses("work"), *sizes("work_bytes")]
 
 
 def fields(
-    numbers: Iterable[str],
-    operands: Sequence[str],
+    numbers: str,
+    operands: Iterable[str],
     results: Iterable[str],
     cotangents: Iterable[str],
-    whole: Iterable[str] = (),
+    whole: Sequence[str] = (),
 ) -> list[tuple[str, Any]]:
-    """Those of a struct for two passes, in the usual order; `whole` are arrays of whole numbers."""
-    gradients = (f"in_{name}" for name in operands)
-    arrays = addresses(*whole, *operands, *results, *cotangents, *gradients)
-    return [*sizes(*numbers), *arrays, *WORK]
+    """Those of a struct for two passes, in the usual order: `whole` are operands of whole numbers,
+    which come first and have no gradients.
+    """
+    floating = [name for name in operands if name not in whole]
+    gradients = (f"in_{name}" for name in floating)
+    arrays = addresses(*whole, *floating, *results, *cotangents, *gradients)
+    return [*sizes(*numbers.split()), *arrays, *WORK]
 
 
 SMALL = 2**16
@@ -161,36 +165,46 @@ def work_space(count: int) -> Tensor:
 class Task(Structure):
     """A struct of sizes and addresses; `real` is the size of a number.
 
-    For two passes it also names, in the order in which these take or give them:
+    For two passes it also has the arrays that these take or give, in order, with their shapes in
+    terms of its sizes, such as "batch length 4 dim", or "" if only `shapes` can tell:
         operands: tensors or None; they have gradients where the struct does.
         results: what the forward pass writes.
-        cotangents: the gradients that the backward pass is given.
-        whole: arrays of whole numbers.
+        cotangents: names of the gradients that the backward pass is given.
+        whole: names of arrays of whole numbers.
+        settings: names of the sizes that are told; others are read off the operands.
+        multiplications: sizes whose product is about how many a pass takes.
     """
 
     real: int
-    operands: ClassVar[tuple[str, ...]] = ()
-    results: ClassVar[tuple[str, ...]] = ()
+    operands: ClassVar[Mapping[str, str]] = {}
+    results: ClassVar[Mapping[str, str]] = {}
     cotangents: ClassVar[tuple[str, ...]] = ()
     whole: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[str, ...]] = ()
+    multiplications: ClassVar[str] = ""
 
     @classmethod
-    def sizes_of(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def sizes_of(cls, *given: Any, **_: Any) -> dict[str, Any]:
         """The sizes, but for threads, from settings and operands; whoever traces has symbols."""
-        raise NotImplementedError
+        told = dict(zip(cls.settings, given, strict=False))
+        operands = given[len(told) :]
+        read = {name: operands[i].shape[axis] for name, i, axis in _places(cls)}
+        return {"real": operands[0].itemsize, **told, **read}
 
-    def cost(self) -> int:
+    @classmethod
+    def cost(cls, sizes: Any) -> int:
         """About how many multiplications a pass takes."""
-        raise NotImplementedError
+        return math.prod(_shape(cls.multiplications, sizes))
 
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of arrays, from the sizes; a gradient, `in_{name}`, has the same."""
-        raise NotImplementedError
+    @classmethod
+    def shapes(cls, sizes: Any) -> dict[str, tuple[int, ...]]:
+        """The shapes of arrays, by what has the sizes; a gradient, `in_{name}`, has the same."""
+        return {name: _shape(x, sizes) for name, x in {**cls.operands, **cls.results}.items()}
 
     def expected(self) -> dict[str, Expected]:
         """The shape and dtype of each array."""
         dtype, whole = self.dtype(), self.whole
-        pairs = self.shapes().items()
+        pairs = self.shapes(self).items()
         arrays: dict[str, Expected] = {
             name: (x, torch.int64 if name in whole else dtype) for name, x in pairs
         }
@@ -199,6 +213,21 @@ class Task(Structure):
     def dtype(self) -> torch.dtype:
         """Of floating arrays; others than kernels take do not fit it, and are refused."""
         return REAL.get(self.real, torch.float32)
+
+
+def _shape(text: str, sizes: Any) -> tuple[int, ...]:
+    return tuple(int(x) if x.isdigit() else getattr(sizes, x) for x in text.split())
+
+
+@lru_cache(maxsize=64)
+def _places(task: type[Task]) -> list[tuple[str, int, int]]:
+    """Where the sizes of a struct are read off: at which operand first, and along which axis."""
+    places: dict[str, tuple[int, int]] = {}
+    for i, shape in enumerate(task.operands.values()):
+        for axis, name in enumerate(shape.split()):
+            if hasattr(task, name):
+                places.setdefault(name, (i, axis))
+    return [(name, *place) for name, place in places.items()]
 
 
 def windows(length: int, rescale: int) -> int:
@@ -253,9 +282,10 @@ class Kernel:
 
 
 @lru_cache(maxsize=256)
-def _expected(task: type[Task], *sizes: Any) -> dict[str, Expected]:
-    """The arrays of a task of these sizes: to write them down takes longer than tiny kernels."""
-    return task(**dict(sizes)).expected()
+def _known(task: type[Task], *sizes: Any) -> tuple[dict[str, Expected], int]:
+    """The arrays and cost of a task of these sizes: to find them takes longer than tiny kernels."""
+    made = task(**dict(sizes))
+    return made.expected(), task.cost(made)
 
 
 class Differentiable(Kernel):
@@ -263,7 +293,7 @@ class Differentiable(Kernel):
 
     Args:
         name, measure, told: as for all kernels.
-        task: its struct, whose `sizes_of` takes the settings and the operands.
+        task: its struct.
 
     Operands are tensors of one dtype on the CPU, whole numbers in int64, or None if not there.
     Both passes raise ValueError and RuntimeError as `call` does.
@@ -279,7 +309,8 @@ class Differentiable(Kernel):
         *settings, operands = plan
         sizes = self.task.sizes_of(*settings, *operands)
         task: Any = self.task(**sizes)
-        task.threads, task.arrays = threads(task.cost()), _expected(self.task, *sizes.items())
+        task.arrays, cost = _known(self.task, *sizes.items())
+        task.threads = threads(cost)
         task.held = sizes  # as long as the addresses among them are used
         return task, dict(zip(task.operands, operands, strict=True))
 

@@ -36,8 +36,10 @@ class Tables(Structure):
 class Task(kernel.Task):
     """`slicekit_log_signatures` of slicekit_log_signatures.h."""
 
-    operands = ("increments", "edges")
-    results, cotangents, whole = ("coefficients",), ("in_coefficients",), ("edges",)
+    operands: ClassVar = {"increments": "batch length channels", "edges": ""}
+    results: ClassVar = {"coefficients": "batch windows size"}
+    cotangents, whole = ("in_coefficients",), ("edges",)
+    multiplications = "batch length channels size"
     _fields_: ClassVar = [*sizes(*SIZES), ("tables", Tables), *addresses(*ARRAYS), *WORK]
 
     @classmethod
@@ -55,17 +57,10 @@ class Task(kernel.Task):
         )
         return {**dict(zip(SIZES, given, strict=False)), "tables": pointers}
 
-    def cost(self) -> int:
-        """A product for each increment and element of the basis."""
-        return self.batch * self.length * self.channels * self.size
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of paths, coefficients and edges."""
-        return {
-            "increments": (self.batch, self.length, self.channels),
-            "coefficients": (self.batch, self.windows, self.size),
-            "edges": (self.batch, self.windows + 1),
-        }
+    @classmethod
+    def shapes(cls, sizes: Any) -> dict[str, tuple[int, ...]]:
+        """Edges are one more than windows."""
+        return super().shapes(sizes) | {"edges": (sizes.batch, sizes.windows + 1)}
 
 
 class Basis(Protocol):

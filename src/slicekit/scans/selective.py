@@ -32,7 +32,8 @@ from slicekit.checks import (
 )
 from slicekit.choices import kernel_serves
 from slicekit.native import available, warn_once
-from slicekit.native import selective as native
+from slicekit.native.library import unsuited
+from slicekit.native.sequences import SELECTIVE
 from slicekit.operators import Operator
 from slicekit.paths import mask_past_end
 from slicekit.paths.tabulated import full_precision
@@ -121,7 +122,7 @@ def _run(
     if scan is not None and scan.collective:
         return _run_together(operands, lengths, scan)
     if scan is None or isinstance(scan, Native):
-        obstacle = native.obstacle(inputs)
+        obstacle = unsuited(inputs)
         if kernel_serves("selective scan", obstacle, "chunks of torch"):
             outputs, last, _ = SELECTIVE_SCAN((), (*operands, lengths))
             return outputs, last
@@ -198,9 +199,9 @@ def _flops(operands: list[tuple[int, ...]]) -> int:
 SELECTIVE_SCAN = Operator(
     "selective_scan",
     "",
-    native.KERNEL.forward,
-    native.KERNEL.shapes,
-    native.KERNEL.backward,
+    SELECTIVE.forward,
+    SELECTIVE.shapes,
+    SELECTIVE.backward,
     flops=_flops,
     outputs=2,
     keeps=(2,),

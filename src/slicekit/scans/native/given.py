@@ -84,7 +84,8 @@ class GivenPasses(Passes):
         """Everything that is differentiated, as the kernel takes it."""
         diagonal = isinstance(self.transition, DiagonalTransition)
         names = ("diagonal",) if diagonal else self.transition.stepwise
-        named = dict(zip(names, self.transition.tensors(), strict=True)) | {"state": self.state}
+        named: dict[str, Tensor | None] = {"state": self.state, "readout": self.readout}
+        named |= zip(names, self.transition.tensors(), strict=True)
         inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
         named |= zip(inputs, self.inputs, strict=False)
-        return [*map(named.get, Task.operands[:-1]), self.readout]
+        return [*map(named.get, Task.operands)]
