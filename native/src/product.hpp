@@ -10,8 +10,9 @@ namespace SLICEKIT_ISA {
 //
 // Where there is a `start`, the sum starts from it: a lane group for each g, as far apart as b's.
 //
-// a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner. Of each group, b is contiguous, a
-// lane group for each (o, k), and c's rows are c_row apart; groups are b_group and c_group apart.
+// a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner. Of each group, b has a lane group for
+// each (o, k), b_inner apart (next to each other unless it is said), and c's rows are c_row apart; groups
+// are b_group and c_group apart.
 template <class Real>
 struct Product {
   int64_t rows, outer, inner;
@@ -23,6 +24,7 @@ struct Product {
   ptrdiff_t c_row, c_group;
   bool add;
   const Real *start = nullptr;
+  ptrdiff_t b_inner = LANES<Real>;
 
   Product from_group(int64_t g) const {
     Product rest = *this;
@@ -41,7 +43,7 @@ template <int HEIGHT, int GROUPS, class Real>
 SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
   using V = Vector<Real>;
   constexpr int W = WIDTH<Real>, COLUMNS = GROUPS * VECTORS;
-  const ptrdiff_t a_row = p.a_row, a_inner = p.a_inner, b_group = p.b_group;
+  const ptrdiff_t a_row = p.a_row, a_inner = p.a_inner, b_group = p.b_group, b_inner = p.b_inner;
   const Real *b = p.b;
   Real *c = p.c + r * p.c_row;
   auto c_at = [&](int row, int n) { return c + row * p.c_row + n / VECTORS * p.c_group + n % VECTORS * W; };
@@ -61,7 +63,7 @@ SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
       V y[COLUMNS];
 #pragma GCC unroll 4
       for (int n = 0; n < COLUMNS; ++n) y[n] = load(b + n / VECTORS * b_group + n % VECTORS * W);
-      b += LANES<Real>;
+      b += b_inner;
 #pragma GCC unroll 16
       for (int x = 0; x < HEIGHT; ++x) {
         const V factor = broadcast(a[x * a_row]);

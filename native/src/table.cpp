@@ -6,7 +6,7 @@
 #include "product.hpp"
 #include "scales.hpp"
 #include "table_order.hpp"
-#include "table_panels.hpp"
+#include "table_rows.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -55,12 +55,21 @@ inline void multiply_few(int64_t groups, const Product<Real> &p) {
   });
 }
 
-// to += matrix · from for some rows (rows, padded).
+// to += from · matrix for some rows (rows, padded).
 template <class Real>
-inline void apply(const Shape<Real> &shape, const Real *panels, int64_t rows, const Real *from,
+inline void apply(const Shape<Real> &shape, const Real *matrix, int64_t rows, const Real *from,
                   Real *to) {
-  multiply_few<Real>(shape.groups(), {rows, 1, shape.dim, from, 0, shape.padded, 1, panels,
-                                      shape.panel(), to, shape.padded, LANES<Real>, true});
+  constexpr int64_t N = LANES<Real>;
+  multiply_few<Real>(shape.groups(), {rows, 1, shape.dim, from, 0, shape.padded, 1, matrix, N, to,
+                                      shape.padded, N, true, nullptr, shape.padded});
+}
+
+// Steps from one state to the next are far apart in memory, so that nobody but us can ask for it ahead.
+constexpr int64_t AHEAD = 8;
+
+template <class Real>
+SLICEKIT_INLINE void ask_for(const Real *row, int64_t numbers) {
+  for (int64_t i = 0; i < numbers; i += LANES<Real>) __builtin_prefetch(row + i, 0, 2);
 }
 
 // Calls f(i, place) for the numbers of one vector of a state (dim, columns).
@@ -126,13 +135,13 @@ class Forward {
     after_ = space.take<Real>(numbers);
   }
 
-  void run(const Arrays<Real> &arrays, const Share &share, const Real *panels) {
+  void run(const Arrays<Real> &arrays, const Share &share, const Real *matrices) {
     for (int64_t t = 0; t < arrays.n.length; ++t) {
       order_.sort(share, t, t + 1);
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) { start(arrays, b, t, c, row); });
       order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count) {
         const int64_t at = slot * arrays.n.columns * arrays.shape.padded;
-        apply(arrays.shape, panels + v * arrays.shape.numbers(), count * arrays.n.columns, before_ + at,
+        apply(arrays.shape, matrices + v * arrays.shape.numbers(), count * arrays.n.columns, before_ + at,
               after_ + at);
       });
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) {
@@ -179,13 +188,6 @@ class Forward {
   Real *before_, *after_;
 };
 
-// Where the gradient of a matrix stands: its rows, and the lane groups of its columns.
-template <class Real>
-struct Gradient {
-  Real *at;
-  ptrdiff_t row, group;
-};
-
 template <class Real>
 class Backward {
  public:
@@ -208,10 +210,10 @@ class Backward {
     }
   }
 
-  void run(const Arrays<Real> &arrays, const Share &share, const Real *panels, int64_t start,
+  void run(const Arrays<Real> &arrays, const Share &share, const Real *matrices, int64_t start,
            int64_t stop) {
     order_.sort(share, start, stop);
-    for (int64_t t = stop - 1; t >= start; --t) step(arrays, share, panels, t);
+    for (int64_t t = stop - 1; t >= start; --t) step(arrays, share, matrices, t);
   }
 
   void close(const Arrays<Real> &arrays, const Share &share) {
@@ -224,12 +226,13 @@ class Backward {
   }
 
   // to (+)= Σ g h^T over the window's steps that took matrix v.
-  void pull(const Arrays<Real> &arrays, int64_t v, const Gradient<Real> &to, bool add) const {
+  void pull(const Arrays<Real> &arrays, int64_t v, Real *to, bool add) const {
+    constexpr int64_t N = LANES<Real>;
     const Shape<Real> &shape = arrays.shape;
     const int64_t rows = order_.count(v) * arrays.n.columns;
     const int64_t at = order_.begin(v) * arrays.n.columns * shape.padded;
-    multiply<Real>(shape.groups(), {shape.dim, 1, rows, adjoints_ + at, 0, 1, shape.padded, before_ + at,
-                                    rows * LANES<Real>, to.at, to.row, to.group, add});
+    multiply<Real>(shape.groups(), {shape.dim, 1, rows, adjoints_ + at, 0, 1, shape.padded, before_ + at, N,
+                                    to, shape.padded, N, add, nullptr, shape.padded});
   }
 
  private:
@@ -237,15 +240,19 @@ class Backward {
     return carry_ + (b * arrays.n.columns + c) * arrays.shape.padded;
   }
 
-  void step(const Arrays<Real> &arrays, const Share &share, const Real *panels, int64_t t) {
+  void step(const Arrays<Real> &arrays, const Share &share, const Real *matrices, int64_t t) {
     const slicekit_table &n = arrays.n;
     const int64_t padded = arrays.shape.padded;
     for (int64_t b = 0; b < share.sequences; ++b) {
-      const int64_t slot = order_.slot(b, t), v = share.token(b, t);
+      const int64_t row = order_.slot(b, t) * n.columns;
+      if (b + AHEAD < share.sequences) {
+        const int64_t next = share.first + b + AHEAD, numbers = n.dim * n.columns;
+        ask_for(arrays.in_states + arrays.at(next, t, 0), numbers);
+        ask_for(arrays.before(next, t, 0), numbers);
+      }
       for (int64_t c = 0; c < n.columns; ++c) {
-        gather_adjoint(arrays, share.first + b, t, c, carry(arrays, b, c),
-                       adjoints_ + (slot * n.columns + c) * padded);
-        gather_before(arrays, share.first + b, t, c, v, slot);
+        gather_adjoint(arrays, share.first + b, t, c, carry(arrays, b, c), adjoints_ + (row + c) * padded);
+        gather_before(arrays, share.first + b, t, c, before_ + (row + c) * padded);
       }
     }
     int64_t done = 0;
@@ -254,7 +261,7 @@ class Backward {
       const Real *from = adjoints_ + slot * n.columns * padded;
       Real *to = moved_ + done * n.columns * padded;
       for (int64_t i = 0; i < rows * padded; ++i) to[i] = from[i];
-      apply(arrays.shape, panels + v * arrays.shape.numbers(), rows, from, to);
+      apply(arrays.shape, matrices + v * arrays.shape.numbers(), rows, from, to);
       shifts_[v] = done - slot;
       done += count;
     });
@@ -277,22 +284,14 @@ class Backward {
     if (arrays.in_inputs) write(to, n.dim, n.columns, arrays.in_inputs + arrays.at(b, t, c));
   }
 
-  // The state before the step, into panels (lane groups, steps of the matrix, LANES).
-  void gather_before(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, int64_t v,
-                     int64_t slot) {
-    constexpr int64_t N = LANES<Real>;
+  // The state before the step, divided as it was.
+  void gather_before(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, Real *to) {
     const slicekit_table &n = arrays.n;
-    const int64_t rows = order_.count(v) * n.columns, first = order_.begin(v);
-    Real *to = before_ + first * n.columns * arrays.shape.padded + ((slot - first) * n.columns + c) * N;
-    const Real *from = arrays.before(b, t, c);
-    for (int64_t g = 0; g < arrays.shape.groups(); ++g, to += rows * N) {
-      const int64_t first = g * N, stop = least(first + N, n.dim);
-      each_number(first, stop, n.columns, [&](int64_t i, int64_t place) { to[i - first] = from[place]; });
-      for (int64_t i = stop; i < first + N; ++i) to[i - first] = 0;
-      if (!divides_before(t, n.rescale)) continue;
-      const Real factor = arrays.factor(b, t, c);
-      for (int64_t l = 0; l < N; ++l) to[l] /= factor;
-    }
+    read(arrays.before(b, t, c), n.dim, n.columns, to);
+    for (int64_t i = n.dim; i < arrays.shape.padded; ++i) to[i] = 0;
+    if (!divides_before(t, n.rescale)) return;
+    const Real factor = arrays.factor(b, t, c);
+    for (int64_t i = 0; i < n.dim; ++i) to[i] /= factor;
   }
 
   // What a step passes back to the one before, divided as the state was.
@@ -312,11 +311,11 @@ class Backward {
   Real *carry_, *moved_, *adjoints_, *before_;
 };
 
-// Panels of `tables` tables of matrices, then a piece of work space for each part, as large as Pass takes.
+// Copies of `tables` tables of matrices, then a piece of work space for each part, as large as Pass takes.
 template <class Real, class Pass>
 struct Space {
   Space(Workspace &space, const slicekit_table &n, int64_t tables) : n(n) {
-    panels = space.take<Real>(tables * n.vocabulary * Shape<Real>(n.dim).numbers());
+    copies = space.take<Real>(tables * n.vocabulary * Shape<Real>(n.dim).numbers());
     Workspace one(nullptr);
     Pass(one, n);
     bytes = one.needed();
@@ -329,7 +328,7 @@ struct Space {
   }
 
   const slicekit_table &n;
-  Real *panels;
+  Real *copies;
   int64_t bytes;
   char *memory;
 };
@@ -340,10 +339,10 @@ using ForwardSpace = Space<Real, Forward<Real>>;
 template <class Real>
 using BackwardSpace = Space<Real, Backward<Real>>;
 
-// Panels for the gradients as well, unless lane groups divide a row, which are then written in place.
+// Of matrices and gradients, unless lane groups divide a row: both are used where they stand then.
 template <class Real>
 int64_t tables_back(const slicekit_table &n) {
-  return n.dim % LANES<Real> ? 2 : 1;
+  return Shape<Real>(n.dim).fills() ? 0 : 2;
 }
 
 template <class Real>
@@ -364,12 +363,12 @@ void forward(const slicekit_table &n) {
   {
 #pragma omp for schedule(static)
     for (int64_t v = 0; v < n.vocabulary; ++v) {
-      pack_rows(arrays.shape, matrices + v * n.dim * n.dim, space.panels + v * arrays.shape.numbers());
+      pack_transposed(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * arrays.shape.numbers());
     }
 #pragma omp for schedule(static, 1)
     for (int64_t part = 0; part < parts; ++part) {
       Forward<Real> pass = space.of(part);
-      pass.run(arrays, share_of(n, part), space.panels);
+      pass.run(arrays, share_of(n, part), space.copies);
     }
   }
 }
@@ -380,19 +379,16 @@ void backward(const slicekit_table &n) {
   const Real *matrices = static_cast<const Real *>(n.matrices);
   Real *in_matrices = static_cast<Real *>(n.in_matrices);
   Workspace memory(n.workspace);
-  const bool apart = tables_back<Real>(n) > 1;
   const BackwardSpace<Real> space(memory, n, tables_back<Real>(n));
   const int64_t parts = part_count(n), numbers = arrays.shape.numbers(), steps = window_steps<Real>(n);
-  auto gradient = [&](int64_t v) {
-    return apart ? Gradient<Real>{space.panels + (n.vocabulary + v) * numbers, LANES<Real>,
-                                  arrays.shape.panel()}
-                 : Gradient<Real>{in_matrices + v * numbers, n.dim, LANES<Real>};
-  };
+  const bool copied = !arrays.shape.fills();
+  const Real *table = copied ? space.copies : matrices;
+  Real *gradients = copied ? space.copies + n.vocabulary * numbers : in_matrices;
 #pragma omp parallel num_threads(parts) if (parts > 1)
   {
 #pragma omp for schedule(static)
     for (int64_t v = 0; v < n.vocabulary; ++v) {
-      pack_columns(arrays.shape, matrices + v * n.dim * n.dim, space.panels + v * numbers);
+      if (copied) pack(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * numbers);
     }
     for (int64_t stop = n.length; stop > 0; stop -= steps) {
       const int64_t start = most<int64_t>(0, stop - steps);
@@ -401,19 +397,19 @@ void backward(const slicekit_table &n) {
         Backward<Real> pass = space.of(part);
         const Share share = share_of(n, part);
         if (stop == n.length) pass.open(arrays, share);
-        pass.run(arrays, share, space.panels, start, stop);
+        pass.run(arrays, share, table, start, stop);
         if (start == 0) pass.close(arrays, share);
       }
 #pragma omp for schedule(dynamic)
       for (int64_t v = 0; v < n.vocabulary; ++v) {
         for (int64_t part = 0; part < parts; ++part) {
-          space.of(part).pull(arrays, v, gradient(v), part > 0 || stop < n.length);
+          space.of(part).pull(arrays, v, gradients + v * numbers, part > 0 || stop < n.length);
         }
       }
     }
 #pragma omp for schedule(static)
     for (int64_t v = 0; v < n.vocabulary; ++v) {
-      if (apart) unpack_columns(arrays.shape, gradient(v).at, in_matrices + v * n.dim * n.dim);
+      if (copied) unpack(arrays.shape, gradients + v * numbers, in_matrices + v * n.dim * n.dim);
     }
   }
 }
