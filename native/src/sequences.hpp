@@ -6,6 +6,9 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
+// Steps ahead of time that memory is asked for, where steps are so short that they would wait for it.
+constexpr int64_t STEPS_AHEAD = 4;
+
 // One sequence and column of a pass, on one layout.
 template <class Real>
 struct Sequence {
@@ -51,6 +54,18 @@ struct Sequence {
     return to;
   }
 
+  // Asks for one of the states of all sequences, or its gradient, counted through them, if there is one.
+  SLICEKIT_INLINE void ask_for(const void *states, int64_t number) const {
+    if (!q.vocabulary || number < 0 || number >= q.batch * q.length) return;
+    const Real *at = static_cast<const Real *>(states) + number * numbers();
+    for (int64_t i = 0; i < numbers(); i += LANES<Real>) __builtin_prefetch(at + i, 0, 2);
+  }
+
+  // The number, counted so, of the state that is `count` states away in a walk from last to first.
+  int64_t number_back(int64_t t, int64_t count) const {
+    return t >= count ? row(t - count) : row(t - count) + 2 * q.length;
+  }
+
   void clear(Real *padded) const {
     for (int64_t i = 0; i < layout.padded; ++i) padded[i] = 0;
   }
@@ -87,6 +102,7 @@ struct Sequence {
         h = now;
         if (rotates) divide_norms(layout, scratch.factors, norms);
       }
+      ask_for(q.states, row(t) + STEPS_AHEAD);
       Real *out = layout.direct ? after(t) + layout.state_at : next;
       step(layout, transition(t), panel, h, out);
       add_input(t, out);
@@ -110,6 +126,8 @@ struct Sequence {
     for (int64_t i = 0; q.rescale && i < layout.padded; ++i) scratch.factors[i] = 1;
     if (first + count == q.length) start(carry);
     for (int64_t t = first + count - 1; t >= first; --t) {
+      ask_for(q.states, number_back(t, STEPS_AHEAD));
+      ask_for(q.in_states, number_back(t, STEPS_AHEAD));
       const Real *h = padded_before(t, scratch.state);
       if (divides(t)) {
         view().read(factors(t), scratch.factors);
