@@ -18,7 +18,7 @@ from slicekit import (
 from slicekit.flows import resolve
 from slicekit.native import available, reason
 from slicekit.scans.native.made import MadePasses
-from slicekit.scans.sources import FromIncrements, FromTable
+from slicekit.scans.sources import FromTable, Made
 from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
@@ -84,7 +84,7 @@ def test_the_product_is_that_of_the_dense_transitions(
     made = (
         FromTable(structure, flow, parameters, table, index)
         if tokens
-        else FromIncrements(structure, flow, parameters, table[index])
+        else Made(structure, flow, parameters, table[index])
     )
     passes = MadePasses(made, state, (inputs,), None, 2**20, 8)
     assert passes.multiplies()
@@ -109,7 +109,7 @@ def test_products_neither_overflow_nor_die(dtype: torch.dtype) -> None:
     eye = torch.eye(4, dtype=dtype)
     blocks = torch.stack([3 * eye, -0.75 * eye, -eye, 0 * eye]).unsqueeze(0)
     structure, path = BlockDiagonal(16, 4), torch.ones(1, 2000, 1, dtype=dtype)
-    source = FromIncrements(structure, resolve(structure, None), {"blocks": blocks}, path)
+    source = Made(structure, resolve(structure, None), {"blocks": blocks}, path)
     rows, powers, _, _ = MadePasses(source, eye.new_zeros(1, 16, 1), (), None, 0, 8).product(False)
     diagonal = torch.arange(4)
     found = rows[0].unflatten(0, (4, 4))[:, diagonal, diagonal]

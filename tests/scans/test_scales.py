@@ -32,7 +32,7 @@ from slicekit.scans.scales import (
     powers_of_two,
     pull_directions,
 )
-from slicekit.scans.sources import FromIncrements
+from slicekit.scans.sources import Made
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -207,7 +207,7 @@ def test_powers_of_two_are_just_below_their_sizes() -> None:
 def test_scaling_rounds_nothing(name: str) -> None:
     structure, parameters = STRUCTURES[name], make_parameters(STRUCTURES[name])
     single = {k: x.float() if x.is_floating_point() else x for k, x in parameters.items()}
-    source = FromIncrements(structure, NATURAL, single, torch.randn(2, 30, CHANNELS) * 0.3)
+    source = Made(structure, NATURAL, single, torch.randn(2, 30, CHANNELS) * 0.3)
     state = torch.randn(2, structure.dim, 3)
     plain, _, _, _ = StepPasses(source, state, (), None, 0, 0).forward(False)
     states, _, factors, _ = StepPasses(source, state, (), None, 0, WINDOW).forward(False)
@@ -285,7 +285,7 @@ def test_gradients_that_die_away_become_zero_and_not_subnormal(name: str, last: 
     steps, (structure, means) = 800, DYING[name]
     parameters = {k: (x + 0.02 * torch.randn(x.shape)).unsqueeze(0) for k, x in means.items()}
     path = 1 + 0.1 * torch.randn(1, steps, 1)
-    source = FromIncrements(structure, NATURAL, parameters, path)
+    source = Made(structure, NATURAL, parameters, path)
     passes = StepPasses(source, torch.randn(1, 6, 1), (), None, 0, WINDOW)
     states, _, factors, *_ = saved = passes.forward(False)
     weights = torch.randn(states.shape)

@@ -36,7 +36,7 @@ from slicekit.parallel.windows import Bounds, check_windows, closing
 from slicekit.paths import Tabulated
 from slicekit.paths.cutting import OpenWindow
 from slicekit.scans import Scan
-from slicekit.scans.sources import FromIncrements
+from slicekit.scans.sources import Made
 
 SEQUENCE, DATA = "sequence", "data"
 """Names of a mesh's dimensions."""
@@ -211,7 +211,7 @@ def _is_linear(mixer: nn.Module) -> bool:
             weights, channels = structure.lift_parameters(weights, mixer.basis), mixer.basis.size
             structure, flow = mixer.log_ode.lift(structure), mixer.log_ode.flow
         path = first.new_zeros(1, 1, channels)
-        leaves_of(FromIncrements(structure, resolve(structure, flow), weights, path))
+        leaves_of(Made(structure, resolve(structure, flow), weights, path))
         return True
     return False
 

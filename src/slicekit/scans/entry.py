@@ -27,7 +27,7 @@ from slicekit.scans.native.fused import solve_at_once
 from slicekit.scans.native.tokens import with_kernel
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
 from slicekit.scans.projective import Projective, normalise
-from slicekit.scans.sources import FromIncrements, FromTable, FromTransitions, Source
+from slicekit.scans.sources import FromTable, FromTransitions, Made, Source
 from slicekit.structures import Parameters, Structure, Transition
 
 Carried = TypeVar("Carried", bound=Tensor | Projective)
@@ -86,10 +86,10 @@ def solve(
             return quick
     path, parameters, lengths = _checked(structure, parameters, increments, lengths)
     if isinstance(path, Tabulated):
-        table = FromTable.of(structure, flow, parameters, path)
+        table = FromTable(structure, flow, parameters, *path.with_identity())
         source: Source = with_kernel(table) if scan is None else table
     else:
-        source = FromIncrements(structure, flow, parameters, path)
+        source = Made(structure, flow, parameters, path)
     state = _State.of(initial_state, source, path)
     return _run(source, state, scan, inputs, None, lengths, increments.dtype)
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from slicekit.dispatch import vjp
 from slicekit.flows import Flow, flow_named
 from slicekit.handles import keep, recall
-from slicekit.paths import Tabulated
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -50,24 +49,29 @@ class Source(ABC):
     tensors: tuple[Tensor, ...]
 
     @abstractmethod
+    def each(self, change: Callable[[Tensor], Tensor]) -> Transition:
+        """The transitions of some steps, in the order that a change of (batch, length) gives."""
+
     def whole(self) -> Transition:
         """The transitions of all steps, with leading shape (batch, length)."""
+        return self.each(lambda x: x)
+
+    def window(self, start: int, stop: int) -> Transition:
+        """The transitions of steps start..stop, time first: (stop - start, batch)."""
+        return self.each(_window(start, stop))
 
     @abstractmethod
     def steps(self) -> Iterator[Transition]:
         """The transitions step by step, with leading shape (batch,)."""
 
     @abstractmethod
-    def window(self, start: int, stop: int) -> Transition:
-        """The transitions of steps start..stop, time first: (stop - start, batch)."""
-
-    @abstractmethod
     def part(self, start: int, stop: int) -> "Source":
         """The source of steps start..stop alone."""
 
-    @abstractmethod
     def open_gradients(self) -> None:
         """Prepare to accumulate gradients of `tensors`."""
+        pairs = ((x, x.is_floating_point() or x.is_complex()) for x in self.tensors)
+        self._gradients = [torch.zeros_like(x) if has else x.new_empty(0) for x, has in pairs]
 
     @abstractmethod
     def window_with_pullback(
@@ -75,9 +79,9 @@ class Source(ABC):
     ) -> tuple[Transition, Pullback]:
         """A window and a function that adds its transitions' gradients to those of `tensors`."""
 
-    @abstractmethod
     def gradients(self) -> tuple[Tensor, ...]:
         """The accumulated gradients, in the order of `tensors`; of integer tensors, empty ones."""
+        return tuple(self._gradients)
 
     @property
     def differentiable(self) -> bool:
@@ -97,6 +101,11 @@ class Source(ABC):
     @abstractmethod
     def recipe(self) -> Recipe:
         """From which, with `tensors`, `rebuild` makes this source again."""
+
+
+def _window(start: int, stop: int) -> Callable[[Tensor], Tensor]:
+    """The change that takes some steps, time first."""
+    return lambda x: x[:, start:stop].transpose(0, 1).contiguous()
 
 
 def _bytes(matrices: Matrices) -> int:
@@ -119,11 +128,11 @@ def _is_ours(structure: Structure) -> bool:
 
 
 class Made(Source):
-    """What the two sources with a structure have in common.
+    """Transitions made from increments (batch, length, channels).
 
     Attributes:
         structure, flow, parameters: what transitions are made by.
-        path: increments (batch, length, channels), or the rows of a table (vocabulary, channels).
+        path: the increments, or the rows of a table (vocabulary, channels).
         index: (batch, length) rows of the table, or None.
     """
 
@@ -145,30 +154,22 @@ class Made(Source):
         """The transitions of increments (..., channels)."""
         return self.flow.transition(self.structure, self.parameters, increments)
 
-    @abstractmethod
     def driven(self, elements: Tensor) -> Transition:
         """The transitions of some of the `elements`."""
+        return self.make(elements)
 
     @property
     def elements(self) -> Tensor:
         """What drives each step, (batch, length, ...): an increment, or a row of the table."""
         return self.path if self.index is None else self.index
 
-    def whole(self) -> Transition:
-        """(batch, length)."""
-        return self.driven(self.elements)
+    def each(self, change: Callable[[Tensor], Tensor]) -> Transition:
+        """Made for these steps alone."""
+        return self.driven(change(self.elements))
 
     def steps(self) -> Iterator[Transition]:
         """One by one, so that no more than one step's transitions exist."""
         yield from map(self.driven, self.elements.unbind(1))
-
-    def window(self, start: int, stop: int) -> Transition:
-        """(stop - start, batch)."""
-        return self.driven(self._window(start, stop))
-
-    def _window(self, start: int, stop: int) -> Tensor:
-        """The elements of some steps, time first."""
-        return self.elements[:, start:stop].transpose(0, 1).contiguous()
 
     def part(self, start: int, stop: int) -> "Made":
         """Of some of the elements."""
@@ -234,52 +235,28 @@ class Made(Source):
         increment = self.path.new_zeros(1, self.path.shape[-1])
         return self.batch * _bytes(self.structure.combine(self.parameters, increment))
 
-    def open_gradients(self) -> None:
-        """Zeros for the parameters."""
-        names = _float_names(self.parameters)
-        self._in_parameters = {name: torch.zeros_like(self.parameters[name]) for name in names}
-
-    def _add(self, in_parameters: Parameters) -> None:
-        for name, x in in_parameters.items():
-            self._in_parameters[name] += x
-
-    def _parameter_gradients(self) -> list[Tensor]:
-        return [self._in_parameters.get(n, x.new_empty(0)) for n, x in self.parameters.items()]
-
-
-class FromIncrements(Made):
-    """Transitions made from increments (batch, length, channels)."""
-
-    def driven(self, elements: Tensor) -> Transition:
-        """Of increments."""
-        return self.make(elements)
-
     @property
     def keeps(self) -> bool:
-        """Where the pullback needs no second look at how they were made."""
-        return self.direct
-
-    def open_gradients(self) -> None:
-        """Zeros for the parameters, room for the increments."""
-        super().open_gradients()
-        self._in_increments = torch.empty_like(self.path)
+        """Where the pullback needs no second look at how they were made; a table's are few."""
+        return self.direct and self.index is None
 
     def window_with_pullback(
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
         """The gradients of the increments are those of the window's alone."""
-        transition, pull = self._pull(self._window(start, stop), kept)
+        transition, pull = self._pull(_window(start, stop)(self.path), kept)
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
             in_parameters, moved = pull(grads)
             self._add(in_parameters)
-            self._in_increments[:, start:stop] = moved.transpose(0, 1)
+            self._gradients[-1][:, start:stop] = moved.transpose(0, 1)
 
         return transition, accumulate
 
-    def gradients(self) -> tuple[Tensor, ...]:
-        """Of the parameters, then of the increments."""
-        return (*self._parameter_gradients(), self._in_increments)
+    def _add(self, in_parameters: Parameters) -> None:
+        for total, name in zip(self._gradients, self.parameters, strict=False):
+            if name in in_parameters:
+                total += in_parameters[name]
 
 
 class FromTable(Made):
@@ -287,13 +264,6 @@ class FromTable(Made):
 
     index: Tensor
     _rows: Transition | None = None
-
-    @classmethod
-    def of(
-        cls, structure: Structure, flow: Flow, parameters: Parameters, tabulated: Tabulated
-    ) -> "FromTable":
-        """From Tabulated, whose index -1 becomes an extra row of zeros: the identity."""
-        return cls(structure, flow, parameters, *tabulated.with_identity())
 
     def rows(self) -> Transition:
         """The transitions of the table's rows, made once."""
@@ -307,7 +277,7 @@ class FromTable(Made):
         return self.rows().map(lambda x: x.index_select(0, flat).unflatten(0, elements.shape))
 
     def open_gradients(self) -> None:
-        """Zeros for the parameters and for the rows' transitions."""
+        """Also of the rows' transitions."""
         super().open_gradients()
         self._rows, self._pull_rows = self._pull(self.path)
         self._in_rows = tuple(torch.zeros_like(x) for x in self._rows.tensors())
@@ -316,7 +286,7 @@ class FromTable(Made):
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
         """Gradients are gathered row by row and pulled back once, at the end."""
-        index = self._window(start, stop).view(-1)
+        index = _window(start, stop)(self.index).view(-1)
         count = self.rows().stepwise_count()
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
@@ -329,10 +299,10 @@ class FromTable(Made):
         return self.window(start, stop), accumulate
 
     def gradients(self) -> tuple[Tensor, ...]:
-        """Of the parameters, of the table, and nothing for the index."""
-        in_parameters, in_table = self._pull_rows(self._in_rows)
+        """Those of the rows' transitions are pulled back first."""
+        in_parameters, self._gradients[-2] = self._pull_rows(self._in_rows)
         self._add(in_parameters)
-        return (*self._parameter_gradients(), in_table, self.index.new_empty(0))
+        return super().gradients()
 
 
 LEAVES: dict[str, type[Transition]] = {
@@ -358,17 +328,13 @@ class FromTransitions(Source):
         self.tensors = transition.tensors()
         self.batch, self.length = self.tensors[0].shape[:2]
 
-    def whole(self) -> Transition:
-        """As given."""
-        return self.transition
+    def each(self, change: Callable[[Tensor], Tensor]) -> Transition:
+        """Picked from those that were given."""
+        return self.transition.map(change)
 
     def steps(self) -> Iterator[Transition]:
         """Unbound along the length."""
         yield from self.transition.unbind(1)
-
-    def window(self, start: int, stop: int) -> Transition:
-        """A transposed copy of some steps."""
-        return self.transition.map(lambda x: x[:, start:stop].transpose(0, 1).contiguous())
 
     def part(self, start: int, stop: int) -> "FromTransitions":
         """Some of them."""
@@ -378,24 +344,16 @@ class FromTransitions(Source):
         """A length-th of what was given."""
         return _bytes(self.transition) // self.length
 
-    def open_gradients(self) -> None:
-        """Room for the gradients."""
-        self._in_tensors = tuple(torch.empty_like(x) for x in self.tensors)
-
     def window_with_pullback(
         self, start: int, stop: int, kept: Transition | None
     ) -> tuple[Transition, Pullback]:
         """The gradients of the transitions are what is asked for."""
 
         def accumulate(grads: tuple[Tensor, ...]) -> None:
-            for total, x in zip(self._in_tensors, grads, strict=True):
+            for total, x in zip(self._gradients, grads, strict=True):
                 total[:, start:stop] = x.transpose(0, 1)
 
         return self.window(start, stop), accumulate
-
-    def gradients(self) -> tuple[Tensor, ...]:
-        """Of the transitions' tensors."""
-        return self._in_tensors
 
     @property
     def rebuildable(self) -> bool:
@@ -431,5 +389,5 @@ def rebuild(
     made_by = recall(structure) if isinstance(structure, str) else structure
     flow = flow_named(flow) if isinstance(flow, str) else flow
     path = tensors[len(names) :]
-    made = FromIncrements if len(path) == 1 else FromTable
+    made = Made if len(path) == 1 else FromTable
     return made(made_by, flow, dict(zip(names, tensors, strict=False)), *path)
