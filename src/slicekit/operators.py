@@ -45,7 +45,8 @@ class Operator:
         name: of the operator.
         schema: the settings with their types, such as "str kind, int window".
         forward: (*settings, operands) -> contiguous results that share no memory with operands.
-        shapes: as `forward`, but only shapes and dtypes of what it returns count.
+        shapes: as `forward`, but only shapes and dtypes of what it returns count; None for one that
+            is only called `at_once`, which nobody traces.
         backward: (*settings, operands, results, cotangents, needed) -> a gradient for each operand;
             of those that are not needed any tensor, or None.
         second: (*settings, operands) -> the differentiable results by operations of torch, for
@@ -65,7 +66,7 @@ class Operator:
     name: str
     schema: str
     forward: Callable[..., Sequence[Tensor]]
-    shapes: Callable[..., Sequence[Tensor]]
+    shapes: Callable[..., Sequence[Tensor]] | None
     backward: Callable[..., Sequence[Tensor | None]]
     second: Callable[..., Sequence[Tensor]] | None = None
     _: KW_ONLY
@@ -266,8 +267,9 @@ def _registered(operator: Operator) -> tuple[Any, Any]:
         name: f"({opaque}) -> Tensor[]",
         f"{name}_adjoint": f"({opaque}, {saved}) -> Tensor[]",
     }
+    shapes = operator.shapes
     blank = (
-        lambda *args: list(operator.shapes(*args)),
+        None if shapes is None else lambda *args: list(shapes(*args)),
         lambda *a: operator.blank_gradients(*a[-4:]),
     )
     counts = (operator.flops, lambda *args: 2 * operator.flops(*args[:-3]))
@@ -278,7 +280,8 @@ def _registered(operator: Operator) -> tuple[Any, Any]:
         defined = torch.library.custom_op(
             f"slicekit::{suffix}", function, mutates_args=(), schema=schema
         )
-        defined.register_fake(fake)
+        if fake is not None:
+            defined.register_fake(fake)
         packet = getattr(torch.ops.slicekit, suffix)
         defined.register_vmap(partial(_by_loop, packet.default))
         register_flop_formula(packet)(lambda *args, count=count, **_: count(*args))

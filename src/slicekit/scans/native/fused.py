@@ -25,13 +25,13 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.handles import recall
 from slicekit.native import available
-from slicekit.native.kernel import plain, windows
+from slicekit.native.kernel import plain
 from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
-from slicekit.scans.native.assignment import PANELS, REAL, Run, run_named, runs_of
+from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.scales import directions, powers_of_two, pull_directions
@@ -148,7 +148,7 @@ class _Pass:
     def __init__(self, *plan: Any) -> None:
         _, run, self.affine, self.still, self.pace, self.limit, *rest = plan
         self.rescale, self.ends, self.keep, operands = rest
-        self.run: Run = run_named(run) if isinstance(run, str) else run
+        self.run: Run = recall(run) if isinstance(run, str) else run
         self.first = 3 if self.affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
         end = self.first + len(self.run.names)
@@ -219,21 +219,6 @@ def _forward(*args: Any) -> list[Tensor]:
     return [states, *([] if last is None else [last]), *scales, *first, *kept]
 
 
-def _shapes(*args: Any) -> list[Tensor]:
-    this = _Pass(*args)
-    state = this.start[0].new_empty(this.shape[0], this.run.dim)
-    kept = this.panels(state).plan.worth_keeping(this.limit) if this.keep else 0
-    states = this.x.new_empty(*this.shape, this.run.dim)
-    shapes = [*[state.shape] * (this.ends + this.makes), *([(kept,)] if kept else [])]
-    scales = []
-    if this.rescale and this.keep:
-        factors = (this.shape[0], windows(this.shape[1], this.rescale), this.run.dim)
-        norms = state.new_empty(*this.shape, 1)
-        scales = [norms, norms.long(), states.new_empty(states.shape), state.new_empty(factors)]
-        scales += [state.new_empty(state.shape[0], 1)]
-    return [states, *scales, *(state.new_empty(shape) for shape in shapes)]
-
-
 def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
@@ -291,7 +276,7 @@ FUSED = Operator(
     "str structure, str run, bool affine, bool still, float pace, int limit, int rescale, "
     "bool ends, bool keep",
     _forward,
-    _shapes,
+    None,
     _backward,
     flops=_flops,
     outputs=_outputs,
