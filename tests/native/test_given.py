@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native import available, kernel, library, reason
-from slicekit.native.given import KERNEL, Task, chunk_size
+from slicekit.native.recurrences import GIVEN, Given, chunk_size
 from slicekit.scans.native.given import GivenPasses
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import (
@@ -316,12 +316,12 @@ def test_rotations_are_blocks() -> None:
 
 
 @pytest.fixture
-def task() -> tuple[Task, list[Tensor]]:
+def task() -> tuple[Given, list[Tensor]]:
     """A complete task of the low-rank kind, and the memory it points to."""
     passes = problem(Kind("low rank", 5, 2), columns=3, inputs="outer", readout=True)
     saved, gradients = run(passes)
     given = [*operands(passes), *saved, *cotangents(passes), *gradients]
-    task, _ = KERNEL.problem(passes.rescale, passes.operands)
+    task, _ = GIVEN.problem(passes.rescale, passes.operands)
     names = ["diagonal", "left", "right", "state", "input_left", "input_right", "readout"]
     names += ["outputs", "last", "factors", "starts", "in_outputs", "in_last"]
     names += [f"in_{name}" for name in names[:7]]
@@ -332,7 +332,7 @@ def task() -> tuple[Task, list[Tensor]]:
     return task, [*given, work]
 
 
-def call(function: str, task: Task | None) -> int:
+def call(function: str, task: Given | None) -> int:
     """A C function's answer to a task."""
     found = library()
     assert found is not None
@@ -374,7 +374,7 @@ def call(function: str, task: Task | None) -> int:
     ids=str,
 )
 def test_faults_are_named_by_their_status(
-    task: tuple[Task, list[Tensor]], fault: dict[str, int | None], status: int
+    task: tuple[Given, list[Tensor]], fault: dict[str, int | None], status: int
 ) -> None:
     for name, value in fault.items():
         setattr(task[0], name, value)
@@ -383,7 +383,7 @@ def test_faults_are_named_by_their_status(
 
 
 @pytest.mark.parametrize("name", ["outputs", "last"])
-def test_forward_needs_its_results(task: tuple[Task, list[Tensor]], name: str) -> None:
+def test_forward_needs_its_results(task: tuple[Given, list[Tensor]], name: str) -> None:
     setattr(task[0], name, None)
     assert call("forward", task[0]) == BAD_POINTER
 
@@ -395,7 +395,7 @@ def test_forward_needs_its_results(task: tuple[Task, list[Tensor]], name: str) -
         *("in_input_left", "in_input_right", "in_readout"),
     ],
 )
-def test_backward_needs_its_gradients(task: tuple[Task, list[Tensor]], name: str) -> None:
+def test_backward_needs_its_gradients(task: tuple[Given, list[Tensor]], name: str) -> None:
     setattr(task[0], name, None)
     assert call("forward", task[0]) == OK
     assert call("backward", task[0]) == BAD_POINTER

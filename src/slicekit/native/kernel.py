@@ -80,9 +80,10 @@ def fits(x: Tensor, size: tuple[int, ...] | int, dtype: torch.dtype) -> bool:
 def fill(
     struct: Any, expected: Mapping[str, Expected], arrays: Mapping[str, Tensor | None]
 ) -> None:
-    """Set the addresses of arrays by name, null for None; the tensors must outlive the call."""
+    """Set the addresses of arrays by name, none for None; the tensors must outlive the call."""
     for name, x in arrays.items():
-        setattr(struct, name, None if x is None else address(name, x, expected[name]))
+        if x is not None:
+            setattr(struct, name, address(name, x, expected[name]))
 
 
 def _said(x: Tensor) -> str:

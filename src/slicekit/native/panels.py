@@ -71,7 +71,7 @@ class Part(NamedTuple):  # no dataclass: those take far longer to look up
     """One part of a direct sum.
 
     Attributes:
-        kind: of the first four kinds.
+        kind: of the first four kinds; `StepPlan` also takes shared factors.
         dim: rows of the state.
         size: block size, or rank.
         exponential: whether its flow is exp(A) instead of I + A.
@@ -89,7 +89,7 @@ class Part(NamedTuple):  # no dataclass: those take far longer to look up
             return (self.dim * self.size,)
         if self.kind == Kind.SKEW:
             return (self.dim * (self.size - 1) // 2,)
-        if self.kind == Kind.LOW_RANK:
+        if self.kind in (Kind.LOW_RANK, Kind.SHARED_FACTORS):
             return self.dim, self.dim * self.size, self.dim * self.size
         return (self.dim,)
 
@@ -143,9 +143,7 @@ class Panels:
         plan = self.plan
         problem = plan.problem(self.parameters)
         arrays = {"increments": self.increments, "state": self.state}
-        arrays |= {} if self.index is None else {"index": self.index}
-        arrays |= {} if self.inputs is None else {"inputs": self.inputs}
-        fill(problem, plan.expected, arrays)
+        fill(problem, plan.expected, arrays | {"index": self.index, "inputs": self.inputs})
         return problem
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -164,9 +162,8 @@ class Panels:
         expected = plan.product()
         product = self.state.new_empty(expected["product"][0])
         powers = self.state.new_empty(product.shape, dtype=torch.int64)
-        fill(problem, expected, {"product": product, "powers": powers})
         driven = None if self.inputs is None else torch.empty_like(self.state)
-        fill(problem, plan.expected, {"driven": driven})
+        fill(problem, expected, {"product": product, "powers": powers, "driven": driven})
         plan.keep(problem, kept)
         plan.run("product", problem)
         return product, powers, driven
@@ -190,8 +187,7 @@ class Panels:
         shape, dtype = plan.expected["states"]
         states, factors = self.state.new_empty(shape, dtype=dtype), None
         problem.states = states.data_ptr()
-        if last is not None:
-            problem.last = address("last", last, plan.expected["last"])
+        fill(problem, plan.expected, {"last": last})
         if self.rescale:
             factors = self.state.new_ones(plan.expected["factors"][0])
             problem.factors = factors.data_ptr()
@@ -224,12 +220,8 @@ class Panels:
         in_state = torch.empty_like(self.state)
         plan.keep(problem, kept)
         problem.in_state = in_state.data_ptr()
-        arrays = {"states": states, "in_states": in_states}
-        if factors is not None and self.rescale:
-            arrays["factors"] = factors
-        if in_last is not None:
-            arrays["in_last"] = in_last
-        fill(problem, plan.expected, arrays)
+        arrays = {"states": states, "in_states": in_states, "in_last": in_last}
+        fill(problem, plan.expected, arrays | {"factors": factors if self.rescale else None})
         in_inputs = None
         if self.inputs is not None:
             in_inputs = torch.empty_like(self.inputs)
@@ -321,7 +313,8 @@ class Plan:
         """What is expected of the product of all transitions."""
         q, columns = self.sizes, function("slicekit_panels_columns")
         shape = (q.batch, q.dim, self._once(("columns",), lambda: columns(byref(q))))
-        return {"product": (shape, REAL[q.real]), "powers": (shape, torch.int64)}
+        product: dict[str, Expected] = {"product": (shape, REAL[q.real])}
+        return product | {"powers": (shape, torch.int64), "driven": self.expected["driven"]}
 
     def kept(self, problem: _Problem | None = None) -> int:
         """How many numbers hold all transitions of such a problem; 0 where they can't be kept."""

@@ -168,8 +168,4 @@ def _expected(
     """How many numbers, and of which dtype, each parameter of a part has."""
     if kind == Kind.SPARSE:  # the library looks at every place, at every step
         return (size, dtype), (size, torch.int64)
-    if kind == Kind.SHARED_FACTORS:
-        counts: tuple[int, ...] = (dim, dim * size, dim * size)
-    else:
-        counts = Part(kind, dim, size).numbers
-    return tuple((channels * count, dtype) for count in counts)
+    return tuple((channels * count, dtype) for count in Part(kind, dim, size).numbers)

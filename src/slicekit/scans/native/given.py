@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from slicekit.native.given import KERNEL, Task, chunk_size
+from slicekit.native.recurrences import GIVEN, Given, chunk_size
 from slicekit.scans.base import Passes, joined
 from slicekit.scans.sources import FromTransitions, leaves
 from slicekit.structures import DiagonalTransition, Transition
@@ -46,7 +46,7 @@ class GivenPasses(Passes):
             outputs, last = (joined([r[i] for r in results], 2 - i) for i in range(2))
             factors = joined([r[2] for r in results], 2 if self.rescale else 0)
             return [outputs, last, factors, results[0][3]]
-        return KERNEL.forward(self.rescale, self.operands)
+        return GIVEN.forward(self.rescale, self.operands)
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
@@ -56,7 +56,7 @@ class GivenPasses(Passes):
         if self.parts:
             return self._joined(saved, in_outputs, in_last, needed)
         plan = (self.rescale, self.operands, saved[:4], (in_outputs, in_last), needed)
-        return [x for x in KERNEL.backward(*plan) if x is not None]
+        return [x for x in GIVEN.backward(*plan) if x is not None]
 
     def _joined(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor, needed: list[bool]
@@ -88,4 +88,4 @@ class GivenPasses(Passes):
         named |= zip(names, self.transition.tensors(), strict=True)
         inputs = ("input_left", "input_right") if len(self.inputs) == 2 else ("input",)
         named |= zip(inputs, self.inputs, strict=False)
-        return [*map(named.get, Task.operands)]
+        return [*map(named.get, Given.operands)]

@@ -57,12 +57,9 @@ class MadePasses(Passes):
         first, *others = self.runs
         if others:
             return 0
-        if first.kernel == PANELS and self.index is None:
-            return self._only.plan.worth_keeping(self.size)
         if first.kernel == PANELS:
-            numbers = self._only.plan.kept()
-        else:
-            numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
+            return self._only.plan.worth_keeping(self.size)
+        numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
         return numbers if numbers * self.state.element_size() <= self.size else 0
 
     @cached_property
