@@ -3,7 +3,7 @@ sequence or of one chunk after the other.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +15,8 @@ from slicekit.scans.base import Outer, Recurrence, Scan, Solution, contract
 from slicekit.scans.sources import leaves
 from slicekit.structures import BlockTransition, Transition
 
-Affine = tuple[Transition, Tensor | None]
+Affine = tuple[Transition, tuple[Tensor, ...]]
+"""Steps, and their inputs, if there are any."""
 
 _announced: set[str] = set()
 
@@ -51,13 +52,13 @@ class Associative(Scan):
                 "prefixes, which overflow where a state does not; use Chunked(), or leave scan=None"
             )
         transition = _closed(recurrence.source.whole())
-        inputs = recurrence.inputs
-        inputs = inputs.dense() if isinstance(inputs, Outer) else inputs
+        given = recurrence.inputs
+        dense = given.dense() if isinstance(given, Outer) else given
+        inputs = () if dense is None else (dense,)
         state, chunks = recurrence.state, []
         for part in _chunks((transition, inputs), self.chunk):
             prefix, driven = _prefixes(part)
-            reached = prefix.act(state.unsqueeze(1))
-            chunks.append(reached if driven is None else reached + driven)
+            chunks.append(sum(driven, prefix.act(state.unsqueeze(1))))
             state = chunks[-1][:, -1]
         states = chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
         if recurrence.readout is not None:
@@ -80,15 +81,13 @@ def _closed(transition: Transition) -> Transition:
 
 
 def _compose(later: Affine, earlier: Affine) -> Affine:
-    transition = later[0].compose(earlier[0])
-    if later[1] is None or earlier[1] is None:
-        return transition, None
-    return transition, later[0].act(earlier[1]) + later[1]
+    pairs = zip(later[1], earlier[1], strict=True)
+    return later[0].compose(earlier[0]), tuple(later[0].act(before) + u for u, before in pairs)
 
 
 def _pick(pairs: Affine, steps: slice) -> Affine:
     transition, inputs = pairs
-    return transition.map(lambda x: x[:, steps]), None if inputs is None else inputs[:, steps]
+    return transition.map(lambda x: x[:, steps]), tuple(u[:, steps] for u in inputs)
 
 
 def _chunks(pairs: Affine, chunk: int | None) -> Iterator[Affine]:
@@ -98,9 +97,8 @@ def _chunks(pairs: Affine, chunk: int | None) -> Iterator[Affine]:
     if chunk is None or chunk >= tensors[0].shape[1]:
         yield pairs
         return
-    driven = iter(()) if inputs is None else iter(inputs.split(chunk, 1))
-    for part in zip(*(x.split(chunk, 1) for x in tensors), strict=True):
-        yield transition.with_tensors(part), next(driven, None)
+    for part in zip(*(x.split(chunk, 1) for x in (*tensors, *inputs)), strict=True):
+        yield transition.with_tensors(part[: len(tensors)]), part[len(tensors) :]
 
 
 def _interleave(even: Tensor, odd: Tensor) -> Tensor:
@@ -109,27 +107,21 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
     return torch.cat([woven, even[:, count:]], 1)
 
 
+def _join(by: Callable[[Tensor, Tensor], Tensor], a: Affine, b: Affine) -> Affine:
+    """Each tensor of both by a function."""
+    tensors = map(by, a[0].tensors(), b[0].tensors())
+    return a[0].with_tensors(tuple(tensors)), tuple(map(by, a[1], b[1]))
+
+
 def _prefixes(pairs: Affine) -> Affine:
     """Compositions of the first 1, 2, ..., length steps (a work-efficient recursion)."""
     length = pairs[0].tensors()[0].shape[1]
     if length == 1:
         return pairs
-    halves = length // 2
-    joined = _compose(_pick(pairs, slice(1, None, 2)), _pick(pairs, slice(0, 2 * halves, 2)))
-    odd = _prefixes(joined)
-    first = _pick(pairs, slice(0, 1))
+    later, earlier = (_pick(pairs, slice(i, length // 2 * 2, 2)) for i in (1, 0))
+    odd, even = _prefixes(_compose(later, earlier)), _pick(pairs, slice(0, 1))
     if length > 2:
-        later = _pick(pairs, slice(2, None, 2))
-        rest = _compose(later, _pick(odd, slice(0, (length - 1) // 2)))
-        tensors = zip(first[0].tensors(), rest[0].tensors(), strict=True)
-        even = first[0].with_tensors(tuple(torch.cat(pair, 1) for pair in tensors))
-        driven = None
-        if first[1] is not None and rest[1] is not None:
-            driven = torch.cat([first[1], rest[1]], 1)
-    else:
-        even, driven = first
-    woven = zip(even.tensors(), odd[0].tensors(), strict=True)
-    transition = even.with_tensors(tuple(_interleave(a, b) for a, b in woven))
-    if driven is None or odd[1] is None:
-        return transition, None
-    return transition, _interleave(driven, odd[1])
+        before = _pick(odd, slice(0, (length - 1) // 2))
+        rest = _compose(_pick(pairs, slice(2, None, 2)), before)
+        even = _join(lambda x, y: torch.cat([x, y], 1), even, rest)
+    return _join(_interleave, even, odd)
