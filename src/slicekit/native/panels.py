@@ -281,8 +281,8 @@ class Plan:
             part=self._parts,
         )
         self.expected = self._expected(dtype, columns)
-        numbers, exponentials = cost(parts)
-        making = channels * numbers + exponentials
+        numbers = sum(sum(part.numbers) for part in parts)  # made for a channel of a step
+        making = channels * numbers + sum(10 * p.dim * p.size**2 for p in parts if p.exponential)
         made = batch * length if index is None else path[0]
         self.work = made * making + batch * length * self.sizes.columns * numbers
         self._parameters = [
@@ -367,10 +367,3 @@ class Plan:
 def _plan(*key: Any) -> Plan:
     """The key is all that a plan depends on: the instruction set too, which may be changed."""
     return Plan(*key[:-1])
-
-
-@lru_cache(maxsize=256)
-def cost(parts: tuple[Part, ...]) -> tuple[int, int]:
-    """Numbers that are made for a channel of a step, and multiplications that exponentiate them."""
-    exponentials = (10 * part.dim * part.size**2 for part in parts if part.exponential)
-    return sum(sum(part.numbers) for part in parts), sum(exponentials)

@@ -70,8 +70,9 @@ class Source(ABC):
 
     def open_gradients(self) -> None:
         """Prepare to accumulate gradients of `tensors`."""
-        pairs = ((x, x.is_floating_point() or x.is_complex()) for x in self.tensors)
-        self._gradients = [torch.zeros_like(x) if has else x.new_empty(0) for x, has in pairs]
+        self._gradients = [
+            torch.zeros_like(x) if _has_gradient(x) else x.new_empty(0) for x in self.tensors
+        ]
 
     @abstractmethod
     def window_with_pullback(
@@ -113,9 +114,8 @@ def _bytes(matrices: Matrices) -> int:
     return sum(x.numel() * x.element_size() for x in stepwise)
 
 
-def _float_names(parameters: Parameters) -> list[str]:
-    pairs = parameters.items()
-    return [name for name, x in pairs if x.is_floating_point() or x.is_complex()]
+def _has_gradient(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
 
 
 OURS = "slicekit."
@@ -211,7 +211,7 @@ class Made(Source):
         if self.direct:
             made = self.make(increments) if kept is None else kept
             return made, partial(structure.pullback, parameters, increments)
-        names = _float_names(parameters)
+        names = [name for name, x in parameters.items() if _has_gradient(x)]
         skeleton: list[Transition] = []
 
         def tensors_of(*primals: Tensor) -> tuple[Tensor, ...]:
