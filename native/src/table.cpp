@@ -166,6 +166,7 @@ class Forward {
   void start(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, int64_t row) {
     const slicekit_table &n = arrays.n;
     Real *before = before_ + row, *after = after_ + row;
+    if (c == 0) ask_for(arrays.states + arrays.at(b, t, 0), n.dim * n.columns);
     read(arrays.before(b, t, c), n.dim, n.columns, before);
     if (n.rescale && t % n.rescale == 0) arrays.factor(b, t, c) = t ? divided(before, n.dim) : Real(1);
     for (int64_t i = 0; i < n.dim; ++i) after[i] = before[i];
