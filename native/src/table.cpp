@@ -55,13 +55,13 @@ inline void multiply_few(int64_t groups, const Product<Real> &p) {
   });
 }
 
-// to += from · matrix for some rows (rows, padded).
+// to += from · matrix for some rows (rows, padded); the matrix's lane groups are `group` apart, and its
+// rows `inner`.
 template <class Real>
-inline void apply(const Shape<Real> &shape, const Real *matrix, int64_t rows, const Real *from,
-                  Real *to) {
-  constexpr int64_t N = LANES<Real>;
-  multiply_few<Real>(shape.groups(), {rows, 1, shape.dim, from, 0, shape.padded, 1, matrix, N, to,
-                                      shape.padded, N, true, nullptr, shape.padded});
+inline void apply(const Shape<Real> &shape, const Real *matrix, ptrdiff_t group, ptrdiff_t inner,
+                  int64_t rows, const Real *from, Real *to) {
+  multiply_few<Real>(shape.groups(), {rows, 1, shape.dim, from, 0, shape.padded, 1, matrix, group, to,
+                                      shape.padded, LANES<Real>, true, nullptr, inner});
 }
 
 // Steps from one state to the next are far apart in memory, so that nobody but us can ask for it ahead.
@@ -135,14 +135,14 @@ class Forward {
     after_ = space.take<Real>(numbers);
   }
 
-  void run(const Arrays<Real> &arrays, const Share &share, const Real *matrices) {
+  void run(const Arrays<Real> &arrays, const Share &share, const Real *panels) {
     for (int64_t t = 0; t < arrays.n.length; ++t) {
       order_.sort(share, t, t + 1);
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) { start(arrays, b, t, c, row); });
       order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count) {
         const int64_t at = slot * arrays.n.columns * arrays.shape.padded;
-        apply(arrays.shape, matrices + v * arrays.shape.numbers(), count * arrays.n.columns, before_ + at,
-              after_ + at);
+        apply(arrays.shape, panels + v * arrays.shape.numbers(), arrays.shape.panel(), LANES<Real>,
+              count * arrays.n.columns, before_ + at, after_ + at);
       });
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) {
         write(after_ + row, arrays.n.dim, arrays.n.columns, arrays.states + arrays.at(b, t, c));
@@ -262,7 +262,7 @@ class Backward {
       const Real *from = adjoints_ + slot * n.columns * padded;
       Real *to = moved_ + done * n.columns * padded;
       for (int64_t i = 0; i < rows * padded; ++i) to[i] = from[i];
-      apply(arrays.shape, matrices + v * arrays.shape.numbers(), rows, from, to);
+      apply(arrays.shape, matrices + v * arrays.shape.numbers(), LANES<Real>, padded, rows, from, to);
       shifts_[v] = done - slot;
       done += count;
     });
@@ -364,7 +364,7 @@ void forward(const slicekit_table &n) {
   {
 #pragma omp for schedule(static)
     for (int64_t v = 0; v < n.vocabulary; ++v) {
-      pack_transposed(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * arrays.shape.numbers());
+      pack_panels(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * arrays.shape.numbers());
     }
 #pragma omp for schedule(static, 1)
     for (int64_t part = 0; part < parts; ++part) {

@@ -1,4 +1,4 @@
-// A table of dense matrices as products read them: rows that fill lane groups, one after the other.
+// A table of dense matrices as products read them: forwards in panels, backwards row by row.
 #pragma once
 
 #include "lanes.hpp"
@@ -14,25 +14,30 @@ struct Shape {
   explicit Shape(int64_t dim) : dim(dim), padded(round_up(dim, LANES<Real>)) {}
 
   int64_t groups() const { return padded / LANES<Real>; }
+  int64_t panel() const { return dim * LANES<Real>; }
   int64_t numbers() const { return padded * dim; }
   bool fills() const { return padded == dim; }
 
   int64_t dim, padded;
 };
 
-// to[j, i] = matrix[i, j].
+// panels[g, j, l] = matrix[g LANES + l, j]: products with few rows read them faster than whole rows.
 template <class Real>
-inline void pack_transposed(const Shape<Real> &shape, const Real *matrix, Real *to) {
+inline void pack_panels(const Shape<Real> &shape, const Real *matrix, Real *panels) {
   constexpr int64_t N = LANES<Real>;
-  const int64_t dim = shape.dim, whole = dim / N * N;
-  for (int64_t j = 0; j < whole; j += N) {
-    for (int64_t i = 0; i < whole; i += N) {
-      transpose_square<Real>(matrix + i * dim + j, dim, to + j * shape.padded + i, shape.padded);
+  const int64_t dim = shape.dim;
+  for (int64_t g = 0; g < shape.groups(); ++g, panels += shape.panel()) {
+    const int64_t rows = least(N, dim - g * N);
+    int64_t j = 0;
+    if (rows == N) {
+      for (; j + N <= dim; j += N) {
+        transpose_square<Real>(matrix + g * N * dim + j, dim, panels + j * N, N);
+      }
     }
-  }
-  for (int64_t j = 0; j < dim; ++j) {
-    for (int64_t i = j < whole ? whole : 0; i < shape.padded; ++i) {
-      to[j * shape.padded + i] = i < dim ? matrix[i * dim + j] : Real(0);
+    for (; j < dim; ++j) {
+      for (int64_t l = 0; l < N; ++l) {
+        panels[j * N + l] = l < rows ? matrix[(g * N + l) * dim + j] : Real(0);
+      }
     }
   }
 }
