@@ -10,7 +10,7 @@
 namespace xla {
 namespace {
 
-constexpr double WORTHWHILE = 1 << 23;  // as slicekit.native.threads has it
+constexpr double WORTHWHILE = 1 << 23;  // as slicekit.native.kernel has it
 
 const char *said(int64_t status) {
   switch (status) {

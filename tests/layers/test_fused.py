@@ -14,7 +14,7 @@ from slicekit.handles import recall
 from slicekit.layers import fused as quick
 from slicekit.layers.slice import SLiCE
 from slicekit.layers.state import State
-from slicekit.native import available, library, reason, threads
+from slicekit.native import available, kernel, library, reason
 from slicekit.scans import Projective, Scan, choice
 from slicekit.scans.native import fused
 from slicekit.scans.native.assignment import _runs
@@ -433,7 +433,7 @@ def test_its_plans_die_with_their_layers() -> None:
 
 def test_calls_of_all_sizes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a plan of its own, whatever came before it: shape, precision, threads, processor."""
-    monkeypatch.setattr(threads, "WORTHWHILE", 0)
+    monkeypatch.setattr(kernel, "WORTHWHILE", 0)
     layers = [SLiCE(5, PLAIN, initial=i) for i in INITIALS[::2]]
     layers += [SLiCE(5, STRUCTURES[1]), SLiCE(5, PLAIN).double()]
     loaded, given = library(), torch.get_num_threads()

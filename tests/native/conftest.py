@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from slicekit.native import library, threads
+from slicekit.native import kernel, library
 
 ISAS = loaded.isas() if (loaded := library()) else ()
 
@@ -14,7 +14,7 @@ ISAS = loaded.isas() if (loaded := library()) else ()
 @pytest.fixture(autouse=True)
 def _threads_for_small_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many threads as torch has for any work, so that small problems can test them."""
-    monkeypatch.setattr(threads, "WORTHWHILE", 0)
+    monkeypatch.setattr(kernel, "WORTHWHILE", 0)
 
 
 @pytest.fixture

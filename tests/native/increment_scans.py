@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import slicekit as sk
-from slicekit.native import threads as sizes
+from slicekit.native import kernel
 from slicekit.native.kernel import Differentiable
 from slicekit.structures import Parameters, Structure
 
@@ -182,14 +182,14 @@ def negated_view(x: Tensor) -> Tensor:
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """As many threads inside, for work of any size."""
-    before = torch.get_num_threads(), sizes.WORTHWHILE
+    before = torch.get_num_threads(), kernel.WORTHWHILE
     torch.set_num_threads(count)
-    sizes.WORTHWHILE = 0
+    kernel.WORTHWHILE = 0
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
-        sizes.WORTHWHILE = before[1]
+        kernel.WORTHWHILE = before[1]
 
 
 def status(function: str, given: ctypes.Structure, **changes: int | None) -> int:

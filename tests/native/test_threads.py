@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import slicekit as sk
-from slicekit.native import available, kernel, panels, threads
+from slicekit.native import available, kernel, panels
 from slicekit.structures import Structure
 
 FORK = """
 import os, sys, torch
 import slicekit as sk
-from slicekit.native import threads
+from slicekit.native import kernel
 torch.set_num_threads(2)
-threads.WORTHWHILE = 0
+kernel.WORTHWHILE = 0
 
 def passes(layer, batch, length):
     x = torch.randn(batch, length, 8, requires_grad=True)
@@ -33,17 +33,17 @@ child = os.fork()
 if child == 0:
     for layer in layers:
         passes(layer, 2, 8)
-    os._exit(3 if threads.threads(10**9) == 1 else 4)
+    os._exit(3 if kernel.threads(10**9) == 1 else 4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 def test_little_work_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "WORTHWHILE", 2**17)
+    monkeypatch.setattr(kernel, "WORTHWHILE", 2**17)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert (threads.threads(100), threads.threads(2**20)) == (1, 2)
+        assert (kernel.threads(100), kernel.threads(2**20)) == (1, 2)
     finally:
         torch.set_num_threads(before)
 
@@ -58,7 +58,7 @@ def test_long_batches_are_shared_and_short_ones_are_not(
     structure: Structure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what all steps of a pass cost, whichever kernel takes them."""
-    monkeypatch.setattr(threads, "WORTHWHILE", 2**23)
+    monkeypatch.setattr(kernel, "WORTHWHILE", 2**23)
     asked: list[int] = []
     for module in (panels, kernel):
         monkeypatch.setattr(module, "threads", lambda work: asked.append(work) or 1)
@@ -66,7 +66,7 @@ def test_long_batches_are_shared_and_short_ones_are_not(
     with torch.no_grad():
         for batch, length in ((1, 16), (32, 1000)):
             layer(torch.randn(batch, length, 8))
-    assert min(asked) < threads.WORTHWHILE < max(asked)
+    assert min(asked) < kernel.WORTHWHILE < max(asked)
 
 
 @pytest.mark.skipif(not available() or not hasattr(os, "fork"), reason="no library, or no fork")

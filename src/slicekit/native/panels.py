@@ -25,10 +25,10 @@ from slicekit.native.kernel import (
     fill,
     function,
     sizes,
+    threads,
     windows,
 )
 from slicekit.native.library import check, load
-from slicekit.native.threads import threads
 
 HALF = torch.bfloat16
 """What memory may have of a path and its states."""
