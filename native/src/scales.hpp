@@ -1,4 +1,4 @@
-// The scales of projective states; src/slicekit/scans/scales.py says why they are as they are.
+// The scales of projective states; src/slicekit/scans/projective.py says why they are as they are.
 //
 // Rows that no step mixes form a group. Before every `rescale`-th step but the first a group is
 // divided by the power of two just below its largest modulus, and in the backward pass so is its

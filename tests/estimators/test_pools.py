@@ -67,7 +67,7 @@ def test_filters_agree_with_those_in_torch(monkeypatch: Any) -> None:
         pool = pools()[name]
         expected = pool.features(pool.whole(x, lengths, 1))
         with monkeypatch.context() as without:
-            without.setattr(filters_module.filter_bank, "obstacle", lambda: "not wanted")
+            without.setattr(filters_module, "unsuited", lambda _: "not wanted")
             found = pool.features(pool.whole(x, lengths, 1))
         for block, features in expected.items():
             if "leaders" not in block:  # a step that stands still has no sure leader

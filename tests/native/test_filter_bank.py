@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from slicekit.estimators.pools.filters import add_pools
-from slicekit.native import filter_bank
 from slicekit.native.library import available
+from slicekit.native.sequences import pool_filters
 
 pytestmark = pytest.mark.skipif(not available(), reason="no native library")
 
@@ -43,7 +43,7 @@ def nothing(operands: dict[str, Tensor], stretched: int = 3) -> dict[str, Tensor
 
 def added(operands: dict[str, Tensor], dilation: int, threads: int = 1) -> dict[str, Tensor]:
     sums = nothing(operands)
-    filter_bank.pool(operands, sums, dilation=dilation, history=0, threads=threads)
+    pool_filters(operands, sums, dilation=dilation, history=0, threads=threads)
     return sums
 
 
@@ -67,10 +67,10 @@ def test_threads_and_parts_change_nothing() -> None:
     sums, first = nothing(operands), 32
     x, lengths = operands["x"], operands["lengths"]
     begin = {**operands, "x": x[..., :first], "lengths": lengths.clamp(max=first)}
-    filter_bank.pool(begin, sums, dilation=dilation, history=0, threads=1)
+    pool_filters(begin, sums, dilation=dilation, history=0, threads=1)
     begun = lengths.clamp(max=first)
     rest = {**operands, "lengths": (lengths - first).clamp_min(0), "begun": begun}
-    filter_bank.pool(rest, sums, dilation=dilation, history=first, threads=1)
+    pool_filters(rest, sums, dilation=dilation, history=first, threads=1)
     for name, found in sums.items():
         torch.testing.assert_close(found, whole[name], rtol=1e-6, atol=1e-5)
 
@@ -88,9 +88,7 @@ def test_threads_and_parts_change_nothing() -> None:
 def test_arrays_that_do_not_fit_are_named(name: str, wrong: Tensor) -> None:
     operands = problem()
     with pytest.raises((TypeError, ValueError), match=name):
-        filter_bank.pool(
-            operands | {name: wrong}, nothing(operands), dilation=1, history=0, threads=1
-        )
+        pool_filters(operands | {name: wrong}, nothing(operands), dilation=1, history=0, threads=1)
 
 
 def test_lengths_outside_the_series_are_refused() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicekit.native import available, kernel, library, reason
 from slicekit.native.recurrences import GIVEN, Given, chunk_size
-from slicekit.scans.native.given import GivenPasses
+from slicekit.scans.native.passes import GivenPasses
 from slicekit.scans.sources import FromTransitions
 from slicekit.structures import (
     BlockTransition,

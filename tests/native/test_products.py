@@ -17,7 +17,7 @@ from slicekit import (
 )
 from slicekit.flows import resolve
 from slicekit.native import available, reason
-from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.passes import MadePasses
 from slicekit.scans.sources import FromTable, Made
 from slicekit.structures import Structure
 

@@ -23,12 +23,12 @@ from slicekit import (
 from slicekit.flows import NATURAL
 from slicekit.scans import Scan
 from slicekit.scans.chunked.steps import StepPasses
-from slicekit.scans.projective import normalise
-from slicekit.scans.scales import (
+from slicekit.scans.projective import (
     WINDOW,
     differentiable_directions,
     directions,
     exponents,
+    normalise,
     powers_of_two,
     pull_directions,
 )

@@ -25,7 +25,7 @@ from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
 from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
-from slicekit.scans.scales import WINDOW
+from slicekit.scans.projective import WINDOW
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE

@@ -1,15 +1,28 @@
-"""What mixers do along whole sequences, by kernels of their own.
+"""What mixers and estimators do along whole sequences, by kernels of their own.
 
 `SELECTIVE` is the selective scan of S6 and Mamba, `SLSTM` the sLSTM's recurrence with the products
-before it, `SHORT_CONVOLUTION` a causal convolution. The structs mirror those of
-native/include/slicekit_selective.h, slicekit_slstm.h and slicekit_short_convolution.h.
+before it, `SHORT_CONVOLUTION` a causal convolution, and `pool_filters` pools banks of dilated
+filters. The structs mirror those of native/include/slicekit_selective.h, slicekit_slstm.h,
+slicekit_short_convolution.h and slicekit_filter_bank.h.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from slicekit.native.kernel import Differentiable, Task, fields
+from slicekit.native.kernel import (
+    WORK,
+    Differentiable,
+    Expected,
+    Kernel,
+    Task,
+    addresses,
+    fields,
+    plain,
+    sizes,
+)
 from slicekit.native.library import unsuited
 
 CHUNK = 64
@@ -129,3 +142,67 @@ SHORT_CONVOLUTION = Differentiable(
 def no_convolution(x: Tensor) -> str | None:
     """Why there is no kernel for such inputs (batch, length, channels); None if there is."""
     return unsuited(x) if x.shape[1] > 0 else "there are no elements"
+
+
+class FilterBank(Task):
+    """`slicekit_filter_bank` of slicekit_filter_bank.h, in float32 with sums in float64."""
+
+    operands: ClassVar = {
+        "x": "cases channels",
+        "lengths": "cases",
+        "begun": "cases",
+        "mixes": "groups channels",
+        "weights": "groups filters 9",
+        "thresholds": "groups filters 4",
+    }
+    results: ClassVar = {
+        "pools": "cases groups filters 7",
+        "leaders": "cases groups 2 filters",
+        "stretches": "cases groups stretched 5",
+    }
+    whole = ("lengths", "begun")
+    _fields_: ClassVar = [
+        *sizes("cases", "channels", "history", "length", "groups", "filters", "dilation"),
+        *sizes("stretched", "threads"),
+        *addresses(*operands, *results),
+        *WORK,
+    ]
+    real = 4
+
+    def expected(self) -> dict[str, Expected]:
+        """The steps of x are those before and those that count."""
+        shapes, expected = self.shapes(self), super().expected()
+        sums: dict[str, Expected] = {name: (shapes[name], torch.float64) for name in self.results}
+        return expected | sums | {"x": ((*shapes["x"], self.history + self.length), torch.float32)}
+
+
+FILTER_BANK = Kernel("filter_bank", "slicekit_filter_bank_work")
+
+
+def pool_filters(
+    operands: Mapping[str, Tensor],
+    sums: Mapping[str, Tensor],
+    *,
+    dilation: int,
+    history: int,
+    threads: int,
+) -> None:
+    """Add the pools of some steps to those that came before.
+
+    Args:
+        operands: x (cases, channels, history + length), mixes (groups, channels), weights (groups,
+            filters, 9) and thresholds (groups, filters, 4) in float32; in int64 lengths (cases,),
+            the steps that count, and begun (cases,), those that came before.
+        sums: pools (cases, groups, filters, 7), leaders (cases, groups, 2, filters) and stretches
+            (cases, groups, stretched, 5) in float64; they are changed.
+        dilation: steps from one tap to the next.
+        history: how many steps of x are those before, 0 or at least 8 dilation.
+        threads: how many to use.
+    """
+    arrays = {name: plain(operands[name]) for name in FilterBank.operands} | dict(sums)
+    (cases, channels, steps), (groups, filters, _) = arrays["x"].shape, arrays["weights"].shape
+    if steps == history:
+        return
+    stretched = arrays["stretches"].shape[2]
+    bank = (cases, channels, history, steps - history, groups, filters, dilation, stretched)
+    FILTER_BANK.call("pool", FilterBank(*bank, threads), arrays)

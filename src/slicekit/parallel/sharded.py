@@ -12,8 +12,8 @@ Rank r holds the steps of shard r, which send the state at its start to P_r h + 
 
 The first passes make transitions, but neither states nor gradients of what transitions are made of.
 All ranks take part in both messages, whatever their own outputs are used for. Projective states are
-carried with a power of two for each block, as inside a shard: see `slicekit.scans.scales`. In the
-coordinates of such mantissas P_r^* is multiplied by 2^(e_r - e_{r+1}).
+carried with a power of two for each block, as inside a shard: see `slicekit.scans.projective`. In
+the coordinates of such mantissas P_r^* is multiplied by 2^(e_r - e_{r+1}).
 """
 
 import warnings
@@ -32,9 +32,9 @@ from slicekit.parallel.shards import Scaled, Shard, leaves_of, scaled, summarise
 from slicekit.scans.base import Outer, Passes, Recurrence, Scan, Solution, as_tensors
 from slicekit.scans.choice import fastest
 from slicekit.scans.chunked.policy import Chunked
-from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.passes import MadePasses
 from slicekit.scans.native.policy import Native
-from slicekit.scans.scales import WINDOW, directions, exponents, pull_directions
+from slicekit.scans.projective import WINDOW, directions, exponents, pull_directions
 from slicekit.scans.sources import FromTransitions, Source, rebuild
 
 LARGE = 4 * 2**20

@@ -22,9 +22,9 @@ from slicekit.native import available
 from slicekit.scans.base import Outer, as_tensors
 from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.native.assignment import why_not
-from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.passes import MadePasses
 from slicekit.scans.native.policy import passes_of
-from slicekit.scans.scales import WINDOW, exponents, powers_of_two
+from slicekit.scans.projective import WINDOW, exponents, powers_of_two
 from slicekit.scans.sources import FromTransitions, Made, Source, leaves
 from slicekit.structures import (
     BlockTransition,

@@ -10,7 +10,7 @@ from torch import Tensor
 from slicekit.handles import recall
 from slicekit.operators import Operator
 from slicekit.scans.base import Passes, Recurrence, Solution, as_tensors
-from slicekit.scans.scales import WINDOW, directions, pull_directions
+from slicekit.scans.projective import WINDOW, directions, pull_directions
 from slicekit.scans.sources import LEAVES, keep_named, rebuild
 
 

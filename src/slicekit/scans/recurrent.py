@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from slicekit.scans.base import Outer, Recurrence, Scan, Solution, contract
-from slicekit.scans.scales import WINDOW, differentiable_directions, powers_of_two
+from slicekit.scans.projective import WINDOW, differentiable_directions, powers_of_two
 
 
 @dataclass(frozen=True)

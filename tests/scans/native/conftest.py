@@ -8,8 +8,7 @@ import slicekit.scans.chunked.policy
 import slicekit.scans.native.fused
 import slicekit.scans.native.policy
 from slicekit.scans.base import Passes
-from slicekit.scans.native.given import GivenPasses
-from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.passes import GivenPasses, MadePasses
 
 
 @pytest.fixture

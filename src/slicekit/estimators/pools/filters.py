@@ -33,7 +33,8 @@ from slicekit.estimators.pools.base import (
     following,
     increments,
 )
-from slicekit.native import filter_bank
+from slicekit.native.library import unsuited
+from slicekit.native.sequences import FilterBank, pool_filters
 from slicekit.paths import valid_mask
 
 FILTERS, TAPS, THRESHOLDS, STRETCHED = 8, 9, 4, 3
@@ -131,7 +132,7 @@ class FilterPool(Pool):
                 "last": x,
             }
         new = x - memory["last"] if self.moves else x
-        sums = {name: memory[name].clone() for name in filter_bank.SUMS}
+        sums = {name: memory[name].clone() for name in FilterBank.results}
         seen = torch.cat([memory["past"], new.unsqueeze(-1)], -1)
         self._add(sums, seen, torch.ones_like(memory["count"]), self.past, memory["count"], 1)
         return sums | {
@@ -142,7 +143,7 @@ class FilterPool(Pool):
 
     def features(self, memory: Memory) -> Features:
         """Shares and places are those of the series' own length."""
-        pools, leaders, stretches = (memory[name] for name in filter_bank.SUMS)
+        pools, leaders, stretches = (memory[name] for name in FilterBank.results)
         count = memory["count"].double()[:, None, None, None]
         count_3 = count[..., 0]
         mean = pools[..., 5] / count_3
@@ -165,7 +166,7 @@ class FilterPool(Pool):
         shapes = ((filters, 7), (2, filters), (STRETCHED, 5))
         sums = {
             name: torch.zeros(cases, groups, *shape, dtype=torch.float64)
-            for name, shape in zip(filter_bank.SUMS, shapes, strict=True)
+            for name, shape in zip(FilterBank.results, shapes, strict=True)
         }
         for name in ("pools", "stretches"):
             sums[name][..., 4] = -torch.inf
@@ -182,16 +183,14 @@ class FilterPool(Pool):
             "weights": self.weights,
             "thresholds": self.thresholds,
         }
-        if kernel_serves("filter bank", filter_bank.obstacle()):
-            filter_bank.pool(
-                operands, sums, dilation=self.dilation, history=history, threads=threads
-            )
+        if kernel_serves("filter bank", unsuited(x)):
+            pool_filters(operands, sums, dilation=self.dilation, history=history, threads=threads)
         else:
             add_pools(operands, sums, self.dilation, history)
 
 
 def add_pools(operands: Memory, sums: Memory, dilation: int, history: int) -> None:
-    """What `slicekit.native.filter_bank.pool` does, in torch."""
+    """What `slicekit.native.sequences.pool_filters` does, in torch."""
     x, lengths = operands["x"], operands["lengths"]
     length = x.shape[-1] - history
     if not history:
@@ -215,7 +214,7 @@ def _add_group(sums: Memory, z: Tensor, active: Tensor, thresholds: Tensor, begu
     here = active.unsqueeze(1)
     above = (z.unsqueeze(-1) > thresholds.unsqueeze(1)) & here.unsqueeze(-1)
     inside = z.double() * here
-    pools, leaders, stretches = (sums[name] for name in filter_bank.SUMS)
+    pools, leaders, stretches = (sums[name] for name in FilterBank.results)
     pools[..., :4] += above.sum(2)
     largest, place = z.masked_fill(~here, -torch.inf).max(-1)
     pools[..., 4] = torch.maximum(pools[..., 4], largest.double())

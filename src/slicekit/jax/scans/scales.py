@@ -1,4 +1,4 @@
-"""The scales of a projective state, as `slicekit.scans.scales` has them and derives them.
+"""The scales of a projective state, as `slicekit.scans.projective` has them and derives them.
 
 Rows that no step mixes form a group, and every group is carried as h = 2^e m with a power of two of
 its own, renewed before every WINDOW-th step. So no group drowns in another whose norm is 10^40

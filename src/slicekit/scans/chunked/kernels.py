@@ -13,7 +13,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from slicekit.scans.chunked.chunks import inverse_of
+from slicekit.scans.chunked.products import inverse_of
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -261,7 +261,7 @@ def low_rank_in_chunks(
     Inside a chunk let z_t = V_t^* x_t. Unrolling x_{t+1} = D_t x_t + U_t z_t + u_t gives
         z_t - Σ_{s<t} V_t^* D_{t-1}...D_{s+1} U_s z_s = V_t^* (D_{t-1}...D_0 x_0 + a_t),
     where a_t is what the inputs alone make of a zero state: a unit lower-triangular system of size
-    (steps x rank), that of `chunks`. There inputs are outer products and no state is asked for;
+    (steps x rank), that of `products`. There inputs are outer products and no state is asked for;
     here every state is, and follows from all z by a diagonal recurrence. The products of diagonals
     are built up by multiplication only, so diagonals may be zero.
     """

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicekit.scans.base import KEEP_BYTES, Passes, contract, input_pullback, input_window
 from slicekit.scans.chunked.kernels import run
-from slicekit.scans.scales import FLOOR, powers_of_two, without_tiny
+from slicekit.scans.projective import FLOOR, powers_of_two, without_tiny
 from slicekit.structures import Transition
 
 CHUNK_BYTES = 4 * 2**20

@@ -1,1 +1,1 @@
-"""The scan on C++ kernels: transitions made from a path (`made`) or given (`given`)."""
+"""The scan on C++ kernels, of transitions made from a path or given (`passes`)."""

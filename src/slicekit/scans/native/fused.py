@@ -7,9 +7,9 @@ way back, and computes in float32. The last state, and all that is not as long a
 With a pace, the increments are never written down: the kernel takes x. It writes all states where
 they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
 Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
-Of projective states, divided every `rescale` steps, it gives the directions alone; see `scales`.
+Of projective states, divided every `rescale` steps, it gives the directions; see `projective`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
-one panel kernel takes; `made` takes all others. Both hand the same problem, `Panels`, to the same
+one panel kernel takes; `passes` takes all others. Both hand the same problem, `Panels`, to the same
 kernel. They are two because of what stands before it: a description that can be traced, checks of
 the state, a source and a list of scans to choose from take half as long again as all of a tiny
 solve does on this way, and a layer's initial state and drive are part of the operator here alone.
@@ -34,7 +34,7 @@ from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.operands import expected_shapes
-from slicekit.scans.scales import directions, powers_of_two, pull_directions
+from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
 
 

@@ -6,8 +6,7 @@ from slicekit.native import available, reason, warn_once
 from slicekit.scans.base import KEEP_BYTES, Passes, Recurrence, Scan, Solution
 from slicekit.scans.chunked.policy import beats_native, by_products
 from slicekit.scans.native.assignment import bound, why_not
-from slicekit.scans.native.given import GivenPasses
-from slicekit.scans.native.made import MadePasses
+from slicekit.scans.native.passes import GivenPasses, MadePasses
 from slicekit.scans.opaque import run_opaque
 from slicekit.scans.sources import FromTransitions, Made, Source
 
