@@ -9,7 +9,7 @@ from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
 from slicekit.native import kernel
-from slicekit.native.kernel import WORK, Differentiable, addresses, sizes
+from slicekit.native.kernel import Differentiable, addresses, fields, sizes
 from slicekit.native.library import unsuited
 
 DEEPEST = 16
@@ -23,7 +23,6 @@ TABLES = (
     *("places", "split_starts", "splits", "prefixes"),
     *("change_starts", "change_columns", "change_values"),
 )
-ARRAYS = ("edges", "increments", "coefficients", "in_coefficients", "in_increments")
 
 
 class Tables(Structure):
@@ -40,7 +39,11 @@ class Task(kernel.Task):
     results: ClassVar = {"coefficients": "batch windows size"}
     cotangents, whole = ("in_coefficients",), ("edges",)
     multiplications = "batch length channels size"
-    _fields_: ClassVar = [*sizes(*SIZES), ("tables", Tables), *addresses(*ARRAYS), *WORK]
+    _fields_: ClassVar = [
+        *sizes(*SIZES),
+        ("tables", Tables),
+        *fields("", operands, results, cotangents, whole),
+    ]
 
     @classmethod
     def sizes_of(
@@ -119,8 +122,7 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 def _tables(basis: Basis) -> Tables:
     """The addresses of the tables of a basis, see the header, which hold these by name."""
     words = word_tables(basis.channels, basis.depth)
-    names = ("places", "split_starts", "splits", "prefixes")
-    tables = {name: torch.from_numpy(getattr(words, name)) for name in names} | {
+    tables = {name: torch.from_numpy(getattr(words, name)) for name in TABLES[:4]} | {
         "change_starts": torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
         "change_columns": basis.change.columns,
         "change_values": basis.change.values,

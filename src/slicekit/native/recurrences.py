@@ -192,8 +192,7 @@ class Given(Task):
         if sizes.rescale:
             shapes["factors"] = (sizes.batch, windows(sizes.length, sizes.rescale), *state[1:])
         if sizes.read_out:
-            dtype = (COMPLEX if sizes.complex else REAL)[sizes.real]
-            chunks = -(-sizes.length // chunk_size(dtype, *state[1:]))
+            chunks = -(-sizes.length // chunk_size(cls.dtype(sizes), *state[1:]))
             shapes["starts"] = (chunks, *state)
         return shapes
 

@@ -49,17 +49,10 @@ class _Norms(Structure):
     _fields_ = addresses("log_norm", "out_log_norm", "unit")
 
 
-@lru_cache(maxsize=1)
-def _kernel() -> Any:
-    kernel = function("slicekit_step")
-    kernel.argtypes = [c_void_p] * 4
-    return kernel
-
-
-@lru_cache(maxsize=1)
-def _projective_kernel() -> Any:
-    kernel = function("slicekit_step_projective")
-    kernel.argtypes = [c_void_p] * 4 + [POINTER(_Norms)]
+@lru_cache(maxsize=2)
+def _kernel(name: str, *more: Any) -> Any:
+    kernel = function(name)
+    kernel.argtypes = [c_void_p] * 4 + list(more)
     return kernel
 
 
@@ -116,7 +109,8 @@ class StepPlan:
         if given is None or before is None:
             return None
         out = torch.empty_like(before)
-        status = _kernel()(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr())
+        kernel = _kernel("slicekit_step")
+        status = kernel(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr())
         return out, _finite(status, "slicekit_step")
 
     def run_projective(
@@ -139,9 +133,8 @@ class StepPlan:
         out, out_logs = torch.empty_like(before), torch.empty_like(logs)
         unit = work_space(before.nbytes)
         norms = _Norms(logs.data_ptr(), out_logs.data_ptr(), unit.data_ptr())
-        status = _projective_kernel()(
-            self._address, given.data_ptr(), before.data_ptr(), out.data_ptr(), norms
-        )
+        kernel = _kernel("slicekit_step_projective", POINTER(_Norms))
+        status = kernel(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr(), norms)
         return out, out_logs, _finite(status, "slicekit_step_projective")
 
 

@@ -7,7 +7,7 @@ from slicekit.scans.base import Recurrence, Scan
 from slicekit.scans.chunked.policy import Chunked
 from slicekit.scans.native.policy import Native
 from slicekit.scans.recurrent import Recurrent
-from slicekit.scans.sources import FromTransitions, Source
+from slicekit.scans.sources import FromTransitions
 
 BACKENDS: list[Scan] = [Native(), Chunked(), Recurrent()]
 """Scans to choose from, the fastest first: put one of your own where it belongs."""
@@ -23,22 +23,18 @@ def fastest(recurrence: Recurrence) -> Scan:
     for scan in BACKENDS:
         why = scan.obstacle(recurrence) or scan.reluctance(recurrence)
         if why is None:
-            if not torch.compiler.is_compiling() and noting():
-                told = tuple((repr(other), reason) for other, reason in passed)
-                note(_said(recurrence.source), repr(scan), told)
-            return scan
+            return taken(scan, recurrence, "", *passed)
         passed.append((scan, why))
     raise ValueError("no scan applies: " + "; ".join(f"{scan!r}: {why}" for scan, why in passed))
 
 
-def asked_for(scan: Scan, recurrence: Recurrence) -> Scan:
-    """The scan that the user named."""
+def taken(scan: Scan, recurrence: Recurrence, how: str, *passed: tuple[Scan, str]) -> Scan:
+    """The scan, once it is noted for `explain`, with those that were passed over and why."""
     if not torch.compiler.is_compiling() and noting():
-        note(_said(recurrence.source), f"{scan!r} (asked for)", ())
+        source = recurrence.source
+        what = repr(getattr(source, "structure", source))
+        if isinstance(source, FromTransitions):
+            what = type(source.transition).__name__
+        told = tuple((repr(other), why) for other, why in passed)
+        note(f"scan of {what}", repr(scan) + how, told)
     return scan
-
-
-def _said(source: Source) -> str:
-    if isinstance(source, FromTransitions):
-        return f"scan of {type(source.transition).__name__}"
-    return f"scan of {getattr(source, 'structure', source)!r}"

@@ -22,7 +22,7 @@ from slicekit.flows import Flow, LogODE, WindowSteps, resolve
 from slicekit.paths import Tabulated, mask_past_end, valid_mask
 from slicekit.paths.tabulated import densely, full_precision
 from slicekit.scans.base import Outer, Recurrence, Scan
-from slicekit.scans.choice import asked_for, fastest
+from slicekit.scans.choice import fastest, taken
 from slicekit.scans.native.fused import solve_at_once
 from slicekit.scans.native.tokens import with_kernel
 from slicekit.scans.operands import cast, check_length, check_parameters, computed, widened
@@ -256,8 +256,8 @@ def _run(
     driven = _inputs(inputs, source, state, lengths)
     recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
     with autocast_off(state.columns.device):
-        chosen = fastest(recurrence) if scan is None else asked_for(scan, recurrence)
-        solution = chosen.run(recurrence)
+        scan = fastest(recurrence) if scan is None else taken(scan, recurrence, " (asked for)")
+        solution = scan.run(recurrence)
     if not projective:
         outputs = state.plain(solution.outputs)
         return outputs.to(dtype), state.plain(solution.last)

@@ -51,7 +51,21 @@ class Part:
 Lowered = tuple[Part, ...] | str
 """The parts, or why there are none."""
 
-_rules: dict[type, Callable[..., Part]] = {}
+FACTORS = ("diagonal", "left", "right")
+
+_rules: dict[type, Callable[..., Part]] = {
+    Blocks: lambda s, exponential: Part(Kind.BLOCKS, s.dim, ("blocks",), s.block, exponential),
+    Diagonal: lambda s, exponential: Part(Kind.BLOCKS, s.dim, ("values",), 1, exponential),
+    Orthogonal: lambda s, exponential: Part(Kind.SKEW, s.dim, ("angles",), s.block, exponential),
+    JointDPLR: lambda s, exponential: Part(Kind.LOW_RANK, s.dim, FACTORS, s.rank, exponential),
+    DPLR: lambda s, exponential: Part(Kind.SHARED_FACTORS, s.dim, FACTORS, s.rank, exponential),
+    Sparse: lambda s, exponential: Part(Kind.SPARSE, s.dim, ("values", "places"), 0, exponential),
+    WalshHadamard: lambda s, exponential: Part(
+        Kind.HADAMARD, s.dim, ("values",), 0, exponential, s.bounded
+    ),
+}
+"""What a structure of exactly some type is made of, from it and whether its flow is exponential."""
+
 generation = 0
 """How often rules have changed: what was found out by others no longer counts."""
 
@@ -118,42 +132,3 @@ def _leaves(structure: Structure, prefix: str) -> list[tuple[str, Structure]]:
         return [(prefix, structure)]
     pairs = zip(structure.prefixes, structure.parts, strict=True)
     return [leaf for inner, part in pairs for leaf in _leaves(part, prefix + inner)]
-
-
-FACTORS = ("diagonal", "left", "right")
-
-
-@lowers(Blocks)
-def _(structure: Blocks, exponential: bool) -> Part:
-    return Part(Kind.BLOCKS, structure.dim, ("blocks",), structure.block, exponential)
-
-
-@lowers(Diagonal)
-def _(structure: Diagonal, exponential: bool) -> Part:
-    return Part(Kind.BLOCKS, structure.dim, ("values",), 1, exponential)
-
-
-@lowers(Orthogonal)
-def _(structure: Orthogonal, exponential: bool) -> Part:
-    return Part(Kind.SKEW, structure.dim, ("angles",), structure.block, exponential)
-
-
-@lowers(JointDPLR)
-def _(structure: JointDPLR, exponential: bool) -> Part:
-    return Part(Kind.LOW_RANK, structure.dim, FACTORS, structure.rank, exponential)
-
-
-@lowers(WalshHadamard)
-def _(structure: WalshHadamard, exponential: bool) -> Part:
-    bounded = structure.bounded
-    return Part(Kind.HADAMARD, structure.dim, ("values",), 0, exponential, bounded)
-
-
-@lowers(Sparse)
-def _(structure: Sparse, exponential: bool) -> Part:
-    return Part(Kind.SPARSE, structure.dim, ("values", "places"), 0, exponential)
-
-
-@lowers(DPLR)
-def _(structure: DPLR, exponential: bool) -> Part:
-    return Part(Kind.SHARED_FACTORS, structure.dim, FACTORS, structure.rank, exponential)

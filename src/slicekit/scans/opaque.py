@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicekit.handles import keep as keep_named
 from slicekit.handles import recall
 from slicekit.operators import Operator
 from slicekit.scans.base import Passes, Recurrence, Solution, as_tensors
 from slicekit.scans.projective import WINDOW, directions, pull_directions
-from slicekit.scans.sources import LEAVES, keep_named, rebuild
+from slicekit.scans.sources import LEAVES, rebuild
 
 
 def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> Solution:
@@ -75,7 +76,9 @@ def _forward(*args: Any) -> list[Tensor]:
 
 def _shapes(*args: Any) -> list[Tensor]:
     _, structure, flow, *_, rescale, keep, _ = args
-    keep_named(structure, flow)
+    if torch.compiler.is_compiling():
+        for key in filter(None, (structure, flow)):
+            keep_named(key)
     passes = _passes(*args)
     state = passes.state
     kept = passes.blank_kept() if keep and passes.keeps() else []

@@ -99,9 +99,11 @@ class Projective:
 def normalise(state: Tensor) -> tuple[Tensor, Tensor]:
     """Unit columns and the logarithms of their norms, of state (..., dim, columns).
 
-    A column of zeros stays zero, with the logarithm of the smallest positive number.
+    A column of zeros stays zero, with the logarithm of the smallest positive number. The largest
+    modulus, which counts as a constant, neither overflows nor underflows as the norm would.
     """
-    largest = size(state)
+    largest = state.detach().abs().amax(-2, keepdim=True)
+    largest = largest.masked_fill(largest == 0, 1)
     scaled = state / largest
     norm = torch.linalg.vector_norm(scaled, dim=-2, keepdim=True)
     zero = norm == 0
@@ -109,15 +111,6 @@ def normalise(state: Tensor) -> tuple[Tensor, Tensor]:
     log_norm = norm.log() + largest.log()
     log_norm = log_norm.masked_fill(zero, math.log(torch.finfo(norm.dtype).tiny))
     return scaled / norm, log_norm.squeeze(-2)
-
-
-def size(state: Tensor) -> Tensor:
-    """Largest modulus of each column, one for a column of zeros: what a state may be divided by.
-
-    Unlike the norm, it neither overflows nor underflows. It counts as a constant.
-    """
-    largest = state.detach().abs().amax(-2, keepdim=True)
-    return largest.masked_fill(largest == 0, 1)
 
 
 def powers_of_two(sizes: Tensor) -> Tensor:

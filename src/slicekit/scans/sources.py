@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicekit.dispatch import vjp
 from slicekit.flows import Flow, flow_named
-from slicekit.handles import keep, recall
+from slicekit.handles import recall
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -84,10 +84,9 @@ class Source(ABC):
         """The accumulated gradients, in the order of `tensors`; of integer tensors, empty ones."""
         return tuple(self._gradients)
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether the transitions' own rules, without a tape, are those of what they do."""
-        return True
+    @abstractmethod
+    def unruled(self) -> str:
+        """What of it has no rules without a tape, or not those of what it does; "" if all has."""
 
     @property
     def keeps(self) -> bool:
@@ -181,13 +180,15 @@ class Made(Source):
         """Of the same path."""
         return type(self)(self.structure, self.flow, parameters, self.path, self.index)
 
-    @property
-    def differentiable(self) -> bool:
-        """Our own are; of others a transition is looked at."""
+    def unruled(self) -> str:
+        """Our own all have; of others a transition is looked at."""
         if _is_ours(self.structure) and type(self.flow).__module__.startswith(OURS):
-            return True
+            return ""
         made = self.make(self.path[..., :1, :].detach())
-        return all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made))
+        if all(type(leaf).agrees("adjoint", "pullback", "sizes") for leaf in leaves(made)):
+            return ""
+        kind = type(self.structure).__name__
+        return f"{kind}, whose transitions override act, but inherit adjoint, pullback or sizes"
 
     @property
     def direct(self) -> bool:
@@ -355,22 +356,15 @@ class FromTransitions(Source):
 
         return self.window(start, stop), accumulate
 
-    @property
-    def rebuildable(self) -> bool:
-        """Whether every part is of a kind that `rebuild` knows."""
-        return all(type(leaf) in LEAVES.values() for leaf in leaves(self.transition))
+    def unruled(self) -> str:
+        """Every part must be of a kind that `rebuild` knows."""
+        known = all(type(leaf) in LEAVES.values() for leaf in leaves(self.transition))
+        return "" if known else type(self.transition).__name__
 
     @property
     def recipe(self) -> Recipe:
         """The kinds of the parts."""
         return None, None, [type(leaf).__name__ for leaf in leaves(self.transition)]
-
-
-def keep_named(*keys: str | None) -> None:
-    """Keep what has these keys for a graph that is traced with them, if one is."""
-    if torch.compiler.is_compiling():
-        for key in filter(None, keys):
-            keep(key)
 
 
 def rebuild(

@@ -81,18 +81,12 @@ def _(
 
 
 @_kernel.register
-def _(
+def _block_loop(
     transition: BlockTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
-    _block_loop(transition.blocks, state, inputs, out, reverse)
-
-
-def _block_loop(
-    blocks: Tensor, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
-) -> None:
-    count, batch, k, b, _ = blocks.shape
+    count, batch, k, b, _ = transition.blocks.shape
     columns = state.shape[-1]
-    matrices = blocks.reshape(count, batch * k, b, b).unbind(0)
+    matrices = transition.blocks.reshape(count, batch * k, b, b).unbind(0)
     x = state.reshape(batch * k, b, columns)
     outs = out.view(count, batch * k, b, columns).unbind(0)
     if inputs is None:
@@ -114,12 +108,12 @@ def _(
     token. The correction is of the size of rounding, and is left out of the gradient.
     """
     if inputs is not None or reverse:
-        return _block_loop(transition.blocks, state, inputs, out, reverse)
+        return _block_loop(transition, state, inputs, out, reverse)
     grid = transition.blocks.shape[-3:-1]
     kept = torch.linalg.vector_norm(state.unflatten(-2, grid), dim=-2, keepdim=True)
     for start in range(0, out.shape[0], RESTORE_EVERY):
         window = slice(start, start + RESTORE_EVERY)
-        _block_loop(transition.blocks[window], state, None, out[window], reverse)
+        _block_loop(BlockTransition(transition.blocks[window]), state, None, out[window], reverse)
         last = out[window][-1].unflatten(-2, grid)
         norm = torch.linalg.vector_norm(last, dim=-2, keepdim=True)
         last *= torch.where((norm > 0) & norm.isfinite(), kept / norm, 1.0)
@@ -192,21 +186,10 @@ def _diagonal_in_chunks(
 def _(
     transition: EulerAction, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
+    """Of Walsh-Hadamard, x + H (d x) or x + d (H x): H is the Kronecker product of two matrices."""
     generator = transition.generator
-    if isinstance(generator, WalshHadamardGenerator) and state.shape[-1] == 1:
-        _walsh_hadamard_loop(generator, state, inputs, out, reverse)
-    else:
-        _kernel.registry[object](transition, state, inputs, out, reverse)
-
-
-def _walsh_hadamard_loop(
-    generator: WalshHadamardGenerator,
-    state: Tensor,
-    inputs: Tensor | None,
-    out: Tensor,
-    reverse: bool,
-) -> None:
-    """x + H (d x), or x + d (H x): H as a Kronecker product of two small matrices."""
+    if not isinstance(generator, WalshHadamardGenerator) or state.shape[-1] > 1:
+        return _kernel.registry[object](transition, state, inputs, out, reverse)
     count, batch, dim = generator.values.shape
     columns = 2 ** ((dim.bit_length() - 1) // 2)
     grid = (batch, dim // columns, columns)

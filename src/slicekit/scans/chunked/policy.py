@@ -12,7 +12,7 @@ from slicekit.scans.base import Outer, Passes, Recurrence, Scan, Solution
 from slicekit.scans.chunked.products import ProductPasses
 from slicekit.scans.chunked.steps import StepPasses
 from slicekit.scans.opaque import run_opaque
-from slicekit.scans.sources import FromTransitions, Source
+from slicekit.scans.sources import FromTransitions
 from slicekit.structures import DiagonalTransition, LowRankTransition
 from slicekit.structures.diagonal import narrowed
 
@@ -72,18 +72,8 @@ class Chunked(Scan):
 
     def obstacle(self, recurrence: Recurrence) -> str | None:
         """Transitions or structures that it does not know."""
-        reason = unknown(recurrence.source)
-        return f"does not know {reason}" if reason else None
-
-
-def unknown(source: Source) -> str:
-    """What `Chunked` can't run, and why; nothing if it can."""
-    if isinstance(source, FromTransitions):
-        return "" if source.rebuildable else type(source.transition).__name__
-    if source.differentiable:
-        return ""
-    kind = type(source.recipe[0]).__name__
-    return f"{kind}, whose transitions override act, but inherit adjoint, pullback or sizes"
+        unruled = recurrence.source.unruled()
+        return f"does not know {unruled}" if unruled else None
 
 
 def by_products(recurrence: Recurrence) -> bool:

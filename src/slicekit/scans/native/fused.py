@@ -160,12 +160,6 @@ class _Pass:
         """Whether the state that the steps start from is made here."""
         return self.affine or self.rescale > 0
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Batch and length."""
-        batch, length = (self.x if self.index is None else self.index).shape[:2]
-        return batch, length
-
     def initial(self) -> Tensor:
         """h_0, (batch, dim)."""
         if not self.affine:
