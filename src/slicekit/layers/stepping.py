@@ -56,17 +56,15 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     why = None if plan is not None else "it takes plain layers and tensors, and neither B nor scan"
     if not kernel_serves("step", why, "a pass over one element") or plan is None:
         return None
-    if not layer.projective:
-        moved = plan.run(x, hidden)
-        return None if moved is None else (moved[0], State({"hidden": moved[0]}), moved[1])
-    log_norm = state.tensors.get("log_norm")
-    if type(log_norm) is not Tensor:
+    log_norm = state.tensors.get("log_norm") if layer.projective else None
+    if layer.projective and type(log_norm) is not Tensor:
         return None
-    apart = plan.run_projective(x, hidden, log_norm)
-    if apart is None:
+    moved = plan.run(x, hidden, log_norm)
+    if moved is None:
         return None
-    direction, log_norm, finite = apart
-    return direction, State({"hidden": direction, "log_norm": log_norm}), finite
+    hidden, log_norm, finite = moved
+    tensors = {"hidden": hidden} if log_norm is None else {"hidden": hidden, "log_norm": log_norm}
+    return hidden, State(tensors), finite
 
 
 def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:

@@ -49,11 +49,13 @@ class _Norms(Structure):
     _fields_ = addresses("log_norm", "out_log_norm", "unit")
 
 
-@lru_cache(maxsize=2)
-def _kernel(name: str, *more: Any) -> Any:
-    kernel = function(name)
-    kernel.argtypes = [c_void_p] * 4 + list(more)
-    return kernel
+@lru_cache(maxsize=1)
+def _kernels() -> tuple[Any, Any]:
+    """For plain states, and for projective ones."""
+    kernels = function("slicekit_step"), function("slicekit_step_projective")
+    kernels[0].argtypes = [c_void_p] * 4
+    kernels[1].argtypes = [c_void_p] * 4 + [POINTER(_Norms)]
+    return kernels
 
 
 class StepPlan:
@@ -94,13 +96,17 @@ class StepPlan:
         self._parts = (_Part * len(rows))(*rows)
         self._plan = _Plan(real, batch, channels, self.dim, len(rows), self._parts, dt)
         self._address = ctypes.addressof(self._plan)
+        self._kernels = _kernels()
 
-    def run(self, x: Tensor, state: Tensor) -> tuple[Tensor, bool] | None:
-        """The state (batch, dim) after one step, and whether it is finite.
+    def run(
+        self, x: Tensor, state: Tensor, log_norm: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, bool] | None:
+        """The state after one step, its log-norm if it has one, and whether all is finite.
 
         Args:
             x: (batch, channels), or one channel less with dt.
-            state: (batch, dim).
+            state: (batch, dim), or a direction, whose own norm counts.
+            log_norm: (batch,) of a direction.
 
         Returns:
             None if a tensor is not on the CPU and of the plan's shape and dtype.
@@ -109,32 +115,15 @@ class StepPlan:
         if given is None or before is None:
             return None
         out = torch.empty_like(before)
-        kernel = _kernel("slicekit_step")
-        status = kernel(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr())
-        return out, _finite(status, "slicekit_step")
-
-    def run_projective(
-        self, x: Tensor, direction: Tensor, log_norm: Tensor
-    ) -> tuple[Tensor, Tensor, bool] | None:
-        """The direction (batch, dim) and log-norm (batch,) after a step, and whether it is finite.
-
-        Args:
-            x: as for `run`.
-            direction: (batch, dim), whose own norm counts.
-            log_norm: (batch,).
-
-        Returns:
-            None as for `run`.
-        """
-        given, before = _ready(x, self._x, self._dtype), _ready(direction, self._state, self._dtype)
+        arrays = (self._address, given.data_ptr(), before.data_ptr(), out.data_ptr())
+        if log_norm is None:
+            return out, None, _finite(self._kernels[0](*arrays), "slicekit_step")
         logs = _ready(log_norm, self._log_norm, self._dtype)
-        if given is None or before is None or logs is None:
+        if logs is None:
             return None
-        out, out_logs = torch.empty_like(before), torch.empty_like(logs)
-        unit = work_space(before.nbytes)
+        out_logs, unit = torch.empty_like(logs), work_space(before.nbytes)
         norms = _Norms(logs.data_ptr(), out_logs.data_ptr(), unit.data_ptr())
-        kernel = _kernel("slicekit_step_projective", POINTER(_Norms))
-        status = kernel(self._address, given.data_ptr(), before.data_ptr(), out.data_ptr(), norms)
+        status = self._kernels[1](*arrays, norms)
         return out, out_logs, _finite(status, "slicekit_step_projective")
 
 

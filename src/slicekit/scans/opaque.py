@@ -38,29 +38,16 @@ def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> S
     return Solution(outputs, last)
 
 
-def _passes(
-    passes: type[Passes] | str,
-    structure: Any,
-    flow: Any,
-    names: list[str],
-    tensors: int,
-    inputs: int,
-    size: int,
-    rescale: int,
-    keep: bool,
-    operands: list[Tensor],
-) -> Passes:
+def _passes(*plan: Any) -> Passes:
+    """From the settings of `SCAN` and its operands; passes may be told by their `key`."""
+    kind, structure, flow, names, tensors, inputs, size, rescale, _, operands = plan
     source = rebuild(structure, flow, names, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None
-    kind = _named(passes) if isinstance(passes, str) else passes
+    if isinstance(kind, str):
+        module, _, name = kind.partition(":")
+        kind = getattr(import_module(module), name)
     return kind(source, state, tuple(rest[:inputs]), readout, size, rescale)
-
-
-def _named(key: str) -> type[Passes]:
-    """The passes with that `key`."""
-    module, _, name = key.partition(":")
-    return getattr(import_module(module), name)
 
 
 def _forward(*args: Any) -> list[Tensor]:

@@ -159,16 +159,9 @@ def _run_together(
     return outputs, last.unflatten(1, state.shape[1:])
 
 
-def _run_part(
-    scan: Scan,
-    steps: Tensor,
-    rates: Tensor,
-    inputs: Tensor,
-    left: Tensor,
-    readout: Tensor,
-    state: Tensor,
-) -> tuple[Tensor, Tensor]:
+def _run_part(scan: Scan, *operands: Tensor) -> tuple[Tensor, Tensor]:
     """As a diagonal recurrence of vectors, all of whose states are stored."""
+    steps, rates, inputs, left, readout, state = operands
     decays = (steps.unsqueeze(-1) * rates).exp()
     driven = (steps * inputs).unsqueeze(-1) * left.unsqueeze(-2)
     transitions = DiagonalTransition(decays.flatten(2))
