@@ -86,7 +86,7 @@ cross: ## Build the kernels for 64-bit ARM and try them all on an emulator
 	cmake -S native -B build/aarch64 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=$(ARM_CXX)
 	cmake --build build/aarch64 --parallel 2 --target interface
-	OMP_NUM_THREADS=1 $(ARM_EMULATOR) -L $(ARM_ROOT) build/aarch64/interface
+	$(ARM_EMULATOR) -L $(ARM_ROOT) build/aarch64/interface
 
 clean: ## Remove the environment, caches and built files
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

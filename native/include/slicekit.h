@@ -54,8 +54,8 @@ SLICEKIT_API const char *slicekit_isa(void);
  * to each other depends on it, so it should not change in between. */
 SLICEKIT_API int64_t slicekit_use_isa(const char *name);
 
-/* Whether the library was built with OpenMP, without which it runs on one thread. */
-SLICEKIT_API int64_t slicekit_has_openmp(void);
+/* Whether the library was built with threads; it runs on one otherwise. */
+SLICEKIT_API int64_t slicekit_has_threads(void);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <initializer_list>
 
+#include "team.hpp"
+
 namespace slicekit {
 namespace {
 
@@ -51,7 +53,7 @@ Isa isa() { return chosen().load(std::memory_order_relaxed); }
 
 extern "C" {
 
-int64_t slicekit_interface(void) { return 12; }
+int64_t slicekit_interface(void) { return 13; }
 
 const char *slicekit_isa(void) { return slicekit::NAMES[static_cast<int>(slicekit::isa())]; }
 
@@ -66,12 +68,6 @@ int64_t slicekit_use_isa(const char *name) {
   return SLICEKIT_BAD_OPTION;
 }
 
-int64_t slicekit_has_openmp(void) {
-#if defined(_OPENMP)
-  return 1;
-#else
-  return 0;
-#endif
-}
+int64_t slicekit_has_threads(void) { return slicekit::team::has_threads(); }
 
 }  // extern "C"

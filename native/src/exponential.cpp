@@ -32,9 +32,9 @@ class Buffers {
         each_(2 * batch_ + lanes_workspace(sizes.rows, Real())),
         first_(space.take<Real>(threads<Real>(sizes) * each_)) {}
 
-  Real *x() const { return first_ + this_thread() * each_; }
-  Real *gradient() const { return x() + batch_; }
-  Real *scratch() const { return x() + 2 * batch_; }
+  Real *x(int64_t worker) const { return first_ + worker * each_; }
+  Real *gradient(int64_t worker) const { return x(worker) + batch_; }
+  Real *scratch(int64_t worker) const { return x(worker) + 2 * batch_; }
 
  private:
   int64_t batch_, each_;
@@ -60,22 +60,22 @@ struct Group {
   }
 };
 
-// Calls work(group) for every group; the groups, and so the results, do not depend on the threads.
+// Calls work(group, worker) for every group; the groups, and so the results, do not depend on the
+// threads.
 template <class Real, class Work>
 void for_each_group(const Sizes &sizes, const Work &work) {
-  const int64_t count = groups<Real>(sizes);
-  [[maybe_unused]] const int team = static_cast<int>(threads<Real>(sizes));
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-  for (int64_t number = 0; number < count; ++number) work(Group<Real>(sizes, number));
+  each_of(groups<Real>(sizes), threads<Real>(sizes), [&](int64_t number, int64_t worker) {
+    work(Group<Real>(sizes, number), worker);
+  });
 }
 
 template <class Real>
 void forward(const Sizes &sizes, const Real *x, Real *y, Workspace space) {
   const Buffers<Real> buffers(sizes, space);
-  for_each_group<Real>(sizes, [&](const Group<Real> &group) {
-    Real *batch = buffers.x();
+  for_each_group<Real>(sizes, [&](const Group<Real> &group, int64_t worker) {
+    Real *batch = buffers.x(worker);
     group.read(x, batch);
-    lanes_exponential_with_identity(sizes.rows, batch, batch, buffers.scratch());
+    lanes_exponential_with_identity(sizes.rows, batch, batch, buffers.scratch(worker));
     group.write(batch, y);
   });
 }
@@ -83,11 +83,11 @@ void forward(const Sizes &sizes, const Real *x, Real *y, Workspace space) {
 template <class Real>
 void pullback(const Sizes &sizes, const Real *x, const Real *in_y, Real *in_x, Workspace space) {
   const Buffers<Real> buffers(sizes, space);
-  for_each_group<Real>(sizes, [&](const Group<Real> &group) {
-    Real *batch = buffers.x(), *gradient = buffers.gradient();
+  for_each_group<Real>(sizes, [&](const Group<Real> &group, int64_t worker) {
+    Real *batch = buffers.x(worker), *gradient = buffers.gradient(worker);
     group.read(x, batch);
     group.read(in_y, gradient);
-    lanes_pullback(sizes.rows, batch, gradient, gradient, buffers.scratch());
+    lanes_pullback(sizes.rows, batch, gradient, gradient, buffers.scratch(worker));
     group.write(gradient, in_x);
   });
 }

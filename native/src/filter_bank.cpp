@@ -43,10 +43,11 @@ struct Group {
   float *u, *z;
   int64_t length;
 
-  Group(const slicekit_filter_bank &task, const Room &room, int64_t number, int64_t group)
+  Group(const slicekit_filter_bank &task, const Room &room, int64_t worker, int64_t number,
+        int64_t group)
       : task(task), number(number), group(group), length(task.lengths[number]) {
-    u = room.u + this_thread() * room.u_size;
-    z = room.z + this_thread() * room.z_size;
+    u = room.u + worker * room.u_size;
+    z = room.z + worker * room.z_size;
   }
 
   int64_t before() const { return (TAPS - 1) * task.dilation; }
@@ -213,12 +214,11 @@ int64_t work(const slicekit_filter_bank &task) {
 void pool(const slicekit_filter_bank &task) {
   Workspace space(task.work);
   const Room room(space, task);
-#pragma omp parallel for num_threads(task.threads) schedule(dynamic)
-  for (int64_t number = 0; number < task.cases; ++number) {
+  each_part(task.cases, task.threads, [&](int64_t number, int64_t worker) {
     for (int64_t group = 0; group < task.groups; ++group) {
-      Group(task, room, number, group).run();
+      Group(task, room, worker, number, group).run();
     }
-  }
+  });
 }
 
 }  // namespace filter_bank

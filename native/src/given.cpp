@@ -78,14 +78,12 @@ class PieceSums {
   }
 
  private:
-  void add_others(Number *gradient, const Number *others, int64_t size,
-                  [[maybe_unused]] int64_t threads) const {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < size; ++i) {
+  void add_others(Number *gradient, const Number *others, int64_t size, int64_t threads) const {
+    each_of(size, threads, [&](int64_t i, int64_t) {
       for (int64_t piece = 1; piece < pieces_; ++piece) {
         gradient[i] += others[(piece - 1) * count_ + i];
       }
-    }
+    });
   }
 
   Recurrence<Number> whole_;
@@ -117,16 +115,12 @@ void forward_all(const slicekit_given &task) {
   const int64_t bytes = panel_bytes(r, false);
   Workspace work(task.work);
   char *panels = work.take<char>(plan.threads * bytes);
-#pragma omp parallel num_threads(plan.threads)
-  {
-    Workspace own(panels + this_thread() * bytes);
+  each_of(r.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    Workspace own(panels + worker * bytes);
     const Panels<Number> mine(own, r, false);
-#pragma omp for schedule(static)
-    for (int64_t number = 0; number < r.batch * plan.pieces; ++number) {
-      const Recurrence<Number> part = plan.item(r, number);
-      Passes<Kind, Number, State>{part, State{part.columns, part.row}, mine}.forward();
-    }
-  }
+    const Recurrence<Number> part = plan.item(r, number);
+    Passes<Kind, Number, State>{part, State{part.columns, part.row}, mine}.forward();
+  });
 }
 
 template <class Kind, class State, class Number>
@@ -137,16 +131,12 @@ void backward_all(const slicekit_given &task) {
   Workspace work(task.work);
   PieceSums<Number> sums(work, r, plan);
   char *panels = work.take<char>(plan.threads * bytes);
-#pragma omp parallel num_threads(plan.threads)
-  {
-    Workspace own(panels + this_thread() * bytes);
+  each_of(r.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    Workspace own(panels + worker * bytes);
     const Panels<Number> mine(own, r, true);
-#pragma omp for schedule(static)
-    for (int64_t number = 0; number < r.batch * plan.pieces; ++number) {
-      const Recurrence<Number> part = plan.item(sums.of_piece(number % plan.pieces), number);
-      Passes<Kind, Number, State>{part, State{part.columns, part.row}, mine}.backward();
-    }
-  }
+    const Recurrence<Number> part = plan.item(sums.of_piece(number % plan.pieces), number);
+    Passes<Kind, Number, State>{part, State{part.columns, part.row}, mine}.backward();
+  });
   if (plan.pieces > 1) sums.add_up(plan.threads);
 }
 

@@ -235,14 +235,10 @@ void run(const Sizes &sizes, const Tables &tables, const int64_t *edges, const R
   const Algebra algebra(sizes, tables);
   const int64_t count = tasks<Real>(sizes, algebra), each = each_thread<Real>(algebra);
   const int64_t size = task<Real>(sizes, algebra);
-  [[maybe_unused]] const int team = static_cast<int>(threads<Real>(sizes, algebra));
-#pragma omp parallel num_threads(team) if (team > 1)
-  {
-    char *own = static_cast<char *>(workspace) + this_thread() * each;
-    const Worker<Real> worker(sizes, algebra, edges, increments, Workspace(own));
-#pragma omp for schedule(static)
-    for (int64_t number = 0; number < count; ++number) work(worker, number * size);
-  }
+  each_of(count, threads<Real>(sizes, algebra), [&](int64_t number, int64_t thread) {
+    char *own = static_cast<char *>(workspace) + thread * each;
+    work(Worker<Real>(sizes, algebra, edges, increments, Workspace(own)), number * size);
+  });
 }
 
 template <class Real>

@@ -146,15 +146,14 @@ void add_partial_increments(const Pass<Real> &pass) {
   const slicekit_panels &q = pass.q;
   if (!q.in_increments) return;
   const int64_t width = pass.path.width();
-#pragma omp for schedule(static)
-  for (int64_t row = 0; row < q.batch * q.length; ++row) {
+  each_of(q.batch * q.length, pass.threads(), [&](int64_t row, int64_t) {
     Real *total = pass.partial[0] ? pass.partial[0] : static_cast<Real *>(q.in_increments);
     total += row * width;
     for (int64_t s = 1; s < pass.plan.splits; ++s) {
       for (int64_t i = 0; i < width; ++i) total[i] += pass.partial[s][row * width + i];
     }
     if (q.half) narrow(total, width, static_cast<Half *>(q.in_increments) + row * width);
-  }
+  });
 }
 
 template <class Real>
@@ -201,51 +200,48 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
   }
 }
 
+// `scratch` has one for each thread.
 template <class Real>
-void forward(Pass<Real> &pass, const Scratch<Real> &scratch) {
+void forward(Pass<Real> &pass, const Scratch<Real> *scratch) {
   const Plan &plan = pass.plan;
   if (pass.q.vocabulary) {
     make_table(pass, scratch);
     if (by_lane_groups(pass.q, plan)) {
       const Panels<Real> table = rows_of_table(pass, pass.table);
-#pragma omp for schedule(static)
-      for (int64_t slot = 0; slot < plan.slots; ++slot) {
+      return each_part(plan.slots, pass.threads(), [&](int64_t slot, int64_t) {
         run_token_strips(pass, table, slot * plan.tasks / plan.slots,
                          (slot + 1) * plan.tasks / plan.slots);
-      }
-      return;
+      });
     }
-#pragma omp for schedule(dynamic)
-    for (int64_t b = 0; b < pass.q.batch; ++b) {
-      pass.q.product ? multiply_table_task(pass, b, scratch) : run_table_task(pass, b, scratch);
-    }
-    return;
+    return each_of(pass.q.batch, pass.threads(), [&](int64_t b, int64_t worker) {
+      pass.q.product ? multiply_table_task(pass, b, scratch[worker])
+                     : run_table_task(pass, b, scratch[worker]);
+    });
   }
   pass.pack();
-#pragma omp for schedule(dynamic)
-  for (int64_t unit = 0; unit < plan.splits * plan.tasks; ++unit) {
+  each_part(plan.splits * plan.tasks, pass.threads(), [&](int64_t unit, int64_t worker) {
     const int64_t split = unit / plan.tasks, task = unit % plan.tasks;
-    pass.q.product ? multiply_task(pass, split, task, scratch)
-                   : run_task(pass, split, task, scratch);
-  }
+    pass.q.product ? multiply_task(pass, split, task, scratch[worker])
+                   : run_task(pass, split, task, scratch[worker]);
+  });
 }
 
 template <class Real>
-void backward(Pass<Real> &pass, const Scratch<Real> &scratch) {
+void backward(Pass<Real> &pass, const Scratch<Real> *scratch) {
   const Plan &plan = pass.plan;
   if (pass.q.vocabulary) {
     if (!pass.q.kept) make_table(pass, scratch);
     if (by_lane_groups(pass.q, plan)) transpose_table(pass);
-#pragma omp for schedule(dynamic)
-    for (int64_t slot = 0; slot < plan.slots; ++slot) run_table_slot_back(pass, slot, scratch);
+    each_part(plan.slots, pass.threads(), [&](int64_t slot, int64_t worker) {
+      run_table_slot_back(pass, slot, scratch[worker]);
+    });
     if (pass.q.in_parameters || pass.q.in_increments) pull_table(pass, scratch);
     return;
   }
   pass.pack();
-#pragma omp for schedule(dynamic)
-  for (int64_t unit = 0; unit < plan.splits * plan.slots; ++unit) {
-    run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch);
-  }
+  each_part(plan.splits * plan.slots, pass.threads(), [&](int64_t unit, int64_t worker) {
+    run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch[worker]);
+  });
   if (plan.splits > 1) add_partial_increments(pass);
   if (pass.q.in_parameters) pass.unpack();
 }
@@ -254,7 +250,7 @@ template <class Real>
 int64_t workspace_of(slicekit_panels q, bool back) {
   q.workspace = nullptr;
   Pass<Real> pass(q, back);
-  for (int64_t i = 0; i < least(q.threads, MAX_THREADS); ++i) pass.take_scratch();
+  for (int64_t i = 0; i < pass.threads(); ++i) pass.take_scratch();
   return pass.workspace.needed();
 }
 
@@ -263,16 +259,8 @@ int64_t run_pass(const slicekit_panels &q, bool back) {
   if (workspace_of<Real>(q, back) > q.workspace_bytes) return SLICEKIT_BAD_WORKSPACE;
   Pass<Real> pass(q, back);
   Scratch<Real> scratch[MAX_THREADS];
-  const int64_t threads = least(q.threads, MAX_THREADS);
-  for (int64_t i = 0; i < threads; ++i) scratch[i] = pass.take_scratch();
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    if (back) {
-      backward(pass, scratch[this_thread()]);
-    } else {
-      forward(pass, scratch[this_thread()]);
-    }
-  }
+  for (int64_t i = 0; i < pass.threads(); ++i) scratch[i] = pass.take_scratch();
+  back ? backward(pass, scratch) : forward(pass, scratch);
   return SLICEKIT_OK;
 }
 

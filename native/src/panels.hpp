@@ -74,6 +74,7 @@ struct Pass {
     return static_cast<const Real *>(q.increments) + row * path.width();
   }
   bool apart() const { return q.kept || q.columns > 1; }
+  int64_t threads() const { return least(q.threads, MAX_THREADS); }
 
   void take_split(int64_t s) {
     Layout &layout = plan.layout[s];
@@ -166,14 +167,12 @@ struct Pass {
 
   // Calls f(split, panel) for all of them, which the threads share.
   template <class F>
-  void each_feature_panel(F &&f) {
-    const int64_t panels_of_all = all_feature_panels();
-#pragma omp for schedule(static)
-    for (int64_t all = 0; all < panels_of_all; ++all) {
+  void each_feature_panel(const F &f) {
+    each_of(all_feature_panels(), threads(), [&](int64_t all, int64_t) {
       int64_t s = 0, panel = all;
       for (; panel >= plan.layout[s].feature_panels; ++s) panel -= plan.layout[s].feature_panels;
       f(s, panel);
-    }
+    });
   }
 
   int64_t all_feature_panels() const {

@@ -75,19 +75,14 @@ struct Sums {
 
   void add_up(const slicekit_selective &task, const Plan &plan) const {
     const int64_t size = rates_size(task), count = entries(task);
-#pragma omp parallel num_threads(plan.threads)
-    {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < size; ++i) {
-        for (int64_t b = 1; b < task.batch; ++b) rates[i] += rates[b * size + i];
-      }
-      for (int64_t piece = 1; piece < plan.pieces; ++piece) {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < count; ++i) {
-          left(task, 0)[i] += left(task, piece)[i];
-          readout(task, 0)[i] += readout(task, piece)[i];
-        }
-      }
+    each_of(size, plan.threads, [&](int64_t i, int64_t) {
+      for (int64_t b = 1; b < task.batch; ++b) rates[i] += rates[b * size + i];
+    });
+    for (int64_t piece = 1; piece < plan.pieces; ++piece) {
+      each_of(count, plan.threads, [&](int64_t i, int64_t) {
+        left(task, 0)[i] += left(task, piece)[i];
+        readout(task, 0)[i] += readout(task, piece)[i];
+      });
     }
     from_groups(rates, task.channels, task.dim, static_cast<Real *>(task.in_rates));
   }
@@ -108,16 +103,12 @@ void forward_all(const slicekit_selective &task) {
   const int64_t bytes = panel_bytes<Real>(task, plan, false);
   Workspace work(task.work);
   char *panels = work.take<char>(plan.threads * bytes);
-#pragma omp parallel num_threads(plan.threads)
-  {
-    Workspace own(panels + this_thread() * bytes);
+  each_of(task.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    Workspace own(panels + worker * bytes);
     const Panels<Real> mine(own, plan.groups<Real>(task), task.length, task.dim, false);
-#pragma omp for schedule(static)
-    for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
-      const Part<Real> part = plan.part<Real>(task, number);
-      Passes<Real>{task, part, mine}.forward();
-    }
-  }
+    const Part<Real> part = plan.part<Real>(task, number);
+    Passes<Real>{task, part, mine}.forward();
+  });
 }
 
 template <class Real>
@@ -127,19 +118,14 @@ void backward_all(const slicekit_selective &task) {
   Workspace work(task.work);
   const Sums<Real> sums(work, task, plan);
   char *panels = work.take<char>(plan.threads * bytes);
-#pragma omp parallel num_threads(plan.threads)
-  {
-    Workspace own(panels + this_thread() * bytes);
+  each_of(task.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    Workspace own(panels + worker * bytes);
     const Panels<Real> mine(own, plan.groups<Real>(task), task.length, task.dim, true);
-#pragma omp for schedule(static)
-    for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
-      const Part<Real> part = plan.part<Real>(task, number);
-      const int64_t piece = number % plan.pieces, at = part.sequence * task.length * task.dim;
-      Passes<Real>{task, part, mine}.backward(sums.rates_of(task, part),
-                                              sums.left(task, piece) + at,
-                                              sums.readout(task, piece) + at);
-    }
-  }
+    const Part<Real> part = plan.part<Real>(task, number);
+    const int64_t piece = number % plan.pieces, at = part.sequence * task.length * task.dim;
+    Passes<Real>{task, part, mine}.backward(sums.rates_of(task, part), sums.left(task, piece) + at,
+                                            sums.readout(task, piece) + at);
+  });
   sums.add_up(task, plan);
 }
 

@@ -1,6 +1,7 @@
 // The scan with shared factors: parts of the batch for the threads, and the sum of their gradients.
 #include "shared_factors_backward.hpp"
 #include "shared_factors_forward.hpp"
+#include "threads.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -84,14 +85,12 @@ void forward(const Problem &n) {
   Workspace memory(n.workspace);
   ForwardSpace<Real> space(memory, n, size);
   space.panels.fill(n, size);
-  const int64_t parts = part_count(n);
-#pragma omp parallel for schedule(static, 1) num_threads(parts)
-  for (int64_t part = 0; part < parts; ++part) {
+  each_part(part_count(n), n.threads, [&](int64_t part, int64_t) {
     Forward<Real> pass = space.passes.of(part);
     for_teams(n, size, part, [&](int64_t sequence, int64_t sequences) {
       pass.run(space.panels, sequence, sequences);
     });
-  }
+  });
 }
 
 template <class Real>
@@ -101,15 +100,14 @@ void backward(const Problem &n) {
   BackwardSpace<Real> space(memory, n, size);
   space.panels.fill(n, size);
   const int64_t parts = part_count(n);
-#pragma omp parallel for schedule(static, 1) num_threads(parts)
-  for (int64_t part = 0; part < parts; ++part) {
+  each_part(parts, n.threads, [&](int64_t part, int64_t) {
     Backward<Real> pass = space.passes.of(part);
     Gradients<Real> gradients = space.gradients.of(part);
     gradients.clear();
     for_teams(n, size, part, [&](int64_t sequence, int64_t sequences) {
       pass.run(space.panels, gradients, sequence, sequences);
     });
-  }
+  });
   Gradients<Real> total = space.gradients.of(0);
   for (int64_t part = 1; part < parts; ++part) total.add(space.gradients.of(part));
   total.write(n, size);

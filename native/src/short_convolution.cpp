@@ -80,11 +80,10 @@ void forward_all(const slicekit_short_convolution &task) {
   const Plan plan(task);
   Workspace work(task.work);
   const Filters<Real> filters(work, task);
-#pragma omp parallel for num_threads(plan.threads) schedule(static)
-  for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
+  each_of(task.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t) {
     const Part<Real> part = plan.part<Real>(task, number);
     Passes<Real, SIZE, SILU>{task, part, filters}.forward();
-  }
+  });
 }
 
 template <class Real, int SIZE, bool SILU>
@@ -93,13 +92,12 @@ void backward_all(const slicekit_short_convolution &task) {
   Workspace work(task.work);
   const Filters<Real> filters(work, task);
   const Sums<Real> sums(work, task, plan);
-#pragma omp parallel for num_threads(plan.threads) schedule(static)
-  for (int64_t number = 0; number < task.batch * plan.pieces; ++number) {
+  each_of(task.batch * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
     const Part<Real> part = plan.part<Real>(task, number);
     Passes<Real, SIZE, SILU>{task, part, filters}.backward(
         sums.taps + part.sequence * task.size * sums.groups,
-        sums.bias + part.sequence * sums.groups, sums.pulled + this_thread() * sums.pulled_size);
-  }
+        sums.bias + part.sequence * sums.groups, sums.pulled + worker * sums.pulled_size);
+  });
   sums.add_up(task);
 }
 

@@ -40,8 +40,8 @@ struct Spaces {
     rooms = work.take<char>(plan.threads * room_bytes);
   }
 
-  Room<Real> room(const Plan<Real> &plan, bool backward) const {
-    Workspace own(rooms + this_thread() * room_bytes);
+  Room<Real> room(const Plan<Real> &plan, int64_t worker, bool backward) const {
+    Workspace own(rooms + worker * room_bytes);
     return Room<Real>(own, plan.sizes, backward);
   }
 };
@@ -58,13 +58,12 @@ void forward_all(const slicekit_slstm &task) {
   const Plan<Real> plan(task);
   Workspace work(task.work);
   const Spaces<Real> spaces(work, plan, false);
-#pragma omp parallel for num_threads(plan.threads) schedule(static)
-  for (int64_t number = 0; number < task.heads * plan.pieces; ++number) {
-    const Room<Real> room = spaces.room(plan, false);
+  each_part(task.heads * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    const Room<Real> room = spaces.room(plan, worker, false);
     Passes<Real> passes(task, plan.sizes, room, number / plan.pieces);
     passes.pack_forward();
     for (int64_t s = number % plan.pieces; s < plan.sizes.slabs; s += plan.pieces) passes.forward(s);
-  }
+  });
 }
 
 // Of one head: adds its pieces' sums up and puts them where they are wanted.
@@ -104,9 +103,8 @@ void backward_all(const slicekit_slstm &task) {
   const Plan<Real> plan(task);
   Workspace work(task.work);
   const Spaces<Real> spaces(work, plan, true);
-#pragma omp parallel for num_threads(plan.threads) schedule(static)
-  for (int64_t number = 0; number < task.heads * plan.pieces; ++number) {
-    const Room<Real> room = spaces.room(plan, true);
+  each_part(task.heads * plan.pieces, plan.threads, [&](int64_t number, int64_t worker) {
+    const Room<Real> room = spaces.room(plan, worker, true);
     const Sums<Real> sums(spaces.sums, plan.sizes, number);
     sums.each(plan.sizes, [](Real *to, int64_t count) {
       for (int64_t i = 0; i < count; ++i) to[i] = 0;
@@ -116,7 +114,7 @@ void backward_all(const slicekit_slstm &task) {
     for (int64_t s = number % plan.pieces; s < plan.sizes.slabs; s += plan.pieces) {
       passes.backward(s, sums);
     }
-  }
+  });
   for (int64_t head = 0; head < task.heads; ++head) put_sums(task, plan, spaces.sums, head);
 }
 

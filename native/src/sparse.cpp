@@ -1,6 +1,7 @@
 // Sparse recurrence: which kernel takes which sequences, and the sum of the threads' gradients.
 #include "sparse_narrow.hpp"
 #include "sparse_wide.hpp"
+#include "threads.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -171,8 +172,8 @@ void forward(const slicekit_sparse &n) {
   Workspace memory(n.workspace);
   ForwardSpace<Real> space(memory, n);
   space.shared.maker.fill(space.shared.lists, space.shared.order, arrays.values, arrays.places);
-#pragma omp parallel for schedule(static, 1) num_threads(space.parts)
-  for (int64_t part = 0; part < space.parts; ++part) forward_part(n, arrays, space, part);
+  each_part(space.parts, n.threads,
+            [&](int64_t part, int64_t) { forward_part(n, arrays, space, part); });
 }
 
 template <class Real>
@@ -183,8 +184,8 @@ void backward(const slicekit_sparse &n) {
   auto &shared = space.shared;
   shared.maker.fill(shared.by_row, BY_ROW, arrays.values, arrays.places);
   shared.maker.fill(shared.lists, shared.order, arrays.values, arrays.places);
-#pragma omp parallel for schedule(static, 1) num_threads(space.parts)
-  for (int64_t part = 0; part < space.parts; ++part) backward_part(n, arrays, space, part);
+  each_part(space.parts, n.threads,
+            [&](int64_t part, int64_t) { backward_part(n, arrays, space, part); });
   for (int64_t k = 0; k < n.kept; ++k) {
     Real total = 0;
     for (int64_t part = 0; part < space.parts; ++part) total += shared.in_values[part * n.kept + k];

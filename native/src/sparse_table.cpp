@@ -5,6 +5,7 @@
 #include "lanes.hpp"
 #include "slicekit_sparse_table.h"
 #include "sparse_sums.hpp"
+#include "threads.hpp"
 #include "workspace.hpp"
 
 namespace slicekit {
@@ -230,12 +231,11 @@ void run(const slicekit_sparse_table &n, bool backward) {
   const Space<Real> space(memory, n);
   to_strips(n, static_cast<const Real *>(n.increments), space.increments);
   const int64_t parts = part_count(n);
-#pragma omp parallel for schedule(static, 1) num_threads(parts) if (parts > 1)
-  for (int64_t part = 0; part < parts; ++part) {
+  each_part(parts, n.threads, [&](int64_t part, int64_t) {
     Rows<Real> rows = space.of(part);
     const int64_t first = n.dim * part / parts, stop = n.dim * (part + 1) / parts;
     backward ? rows.pull(space.increments, first, stop) : rows.make(space.increments, first, stop);
-  }
+  });
   if (!backward) return;
   Real *in_increments = static_cast<Real *>(n.in_increments);
   for (int64_t v = 0; v < n.vocabulary; ++v) {

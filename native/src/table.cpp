@@ -7,6 +7,7 @@
 #include "scales.hpp"
 #include "table_order.hpp"
 #include "table_rows.hpp"
+#include "threads.hpp"
 
 namespace slicekit {
 namespace SLICEKIT_ISA {
@@ -360,18 +361,13 @@ void forward(const slicekit_table &n) {
   Workspace memory(n.workspace);
   const ForwardSpace<Real> space(memory, n, 1);
   const int64_t parts = part_count(n);
-#pragma omp parallel num_threads(parts) if (parts > 1)
-  {
-#pragma omp for schedule(static)
-    for (int64_t v = 0; v < n.vocabulary; ++v) {
-      pack_panels(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * arrays.shape.numbers());
-    }
-#pragma omp for schedule(static, 1)
-    for (int64_t part = 0; part < parts; ++part) {
-      Forward<Real> pass = space.of(part);
-      pass.run(arrays, share_of(n, part), space.copies);
-    }
-  }
+  each_of(n.vocabulary, parts, [&](int64_t v, int64_t) {
+    pack_panels(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * arrays.shape.numbers());
+  });
+  each_part(parts, parts, [&](int64_t part, int64_t) {
+    Forward<Real> pass = space.of(part);
+    pass.run(arrays, share_of(n, part), space.copies);
+  });
 }
 
 template <class Real>
@@ -385,33 +381,30 @@ void backward(const slicekit_table &n) {
   const bool copied = !arrays.shape.fills();
   const Real *table = copied ? space.copies : matrices;
   Real *gradients = copied ? space.copies + n.vocabulary * numbers : in_matrices;
-#pragma omp parallel num_threads(parts) if (parts > 1)
-  {
-#pragma omp for schedule(static)
-    for (int64_t v = 0; v < n.vocabulary; ++v) {
-      if (copied) pack(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * numbers);
-    }
-    for (int64_t stop = n.length; stop > 0; stop -= steps) {
-      const int64_t start = most<int64_t>(0, stop - steps);
-#pragma omp for schedule(static, 1)
+  if (copied) {
+    each_of(n.vocabulary, parts, [&](int64_t v, int64_t) {
+      pack(arrays.shape, matrices + v * n.dim * n.dim, space.copies + v * numbers);
+    });
+  }
+  for (int64_t stop = n.length; stop > 0; stop -= steps) {
+    const int64_t start = most<int64_t>(0, stop - steps);
+    each_part(parts, parts, [&](int64_t part, int64_t) {
+      Backward<Real> pass = space.of(part);
+      const Share share = share_of(n, part);
+      if (stop == n.length) pass.open(arrays, share);
+      pass.run(arrays, share, table, start, stop);
+      if (start == 0) pass.close(arrays, share);
+    });
+    each_of(n.vocabulary, parts, [&](int64_t v, int64_t) {
       for (int64_t part = 0; part < parts; ++part) {
-        Backward<Real> pass = space.of(part);
-        const Share share = share_of(n, part);
-        if (stop == n.length) pass.open(arrays, share);
-        pass.run(arrays, share, table, start, stop);
-        if (start == 0) pass.close(arrays, share);
+        space.of(part).pull(arrays, v, gradients + v * numbers, part > 0 || stop < n.length);
       }
-#pragma omp for schedule(dynamic)
-      for (int64_t v = 0; v < n.vocabulary; ++v) {
-        for (int64_t part = 0; part < parts; ++part) {
-          space.of(part).pull(arrays, v, gradients + v * numbers, part > 0 || stop < n.length);
-        }
-      }
-    }
-#pragma omp for schedule(static)
-    for (int64_t v = 0; v < n.vocabulary; ++v) {
-      if (copied) unpack(arrays.shape, gradients + v * numbers, in_matrices + v * n.dim * n.dim);
-    }
+    });
+  }
+  if (copied) {
+    each_of(n.vocabulary, parts, [&](int64_t v, int64_t) {
+      unpack(arrays.shape, gradients + v * numbers, in_matrices + v * n.dim * n.dim);
+    });
   }
 }
 

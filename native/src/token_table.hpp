@@ -67,31 +67,29 @@ void pack_stretch(const Pass<Real> &pass, const Stretch<Real> &from, Real *rows)
 }
 
 template <class Real>
-void make_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+void make_table(const Pass<Real> &pass, const Scratch<Real> *scratch) {
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[0];
   const Panels<Real> table = rows_of_table(pass, pass.table);
   const int64_t bundles = bundles_of(layout);
-#pragma omp for schedule(static)
   for (int64_t p = 0; p < layout.panels; ++p) clear(table.of(p, -1), LANES<Real>);
-#pragma omp for schedule(static)
-  for (int64_t number = 0; number < bundles; ++number) {
+  each_part(bundles, pass.threads(), [&](int64_t number, int64_t worker) {
+    Real *const packed = scratch[worker].packed;
     const Bundle bundle = bundle_of<Real>(layout, number);
     Panels<Real> panels = table;
     panels.at = panels.of(bundle.first, 0);
     for (int64_t p = bundle.first; p < bundle.stop;) {
       const auto stretch = stretch_of<Real>(layout, p, bundle.stop, false);
-      pack_stretch(pass, stretch, scratch.packed + (p - bundle.first) * pass.packed_panel());
+      pack_stretch(pass, stretch, packed + (p - bundle.first) * pass.packed_panel());
       p += stretch.panels;
     }
-    make_features(bundle.count(), scratch.packed, pass.path, q.vocabulary, pass.increments(0), panels);
-  }
-#pragma omp for schedule(static)
-  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
+    make_features(bundle.count(), packed, pass.path, q.vocabulary, pass.increments(0), panels);
+  });
+  each_stretch_of(q.vocabulary, TABLE_ROWS, pass.threads(), [&](int64_t first, int64_t rows, int64_t worker) {
     Panels<Real> panels = table;
     panels.at = panels.of(0, first);
-    pass.flow(layout, least(TABLE_ROWS, q.vocabulary - first), panels, scratch.flow);
-  }
+    pass.flow(layout, rows, panels, scratch[worker].flow);
+  });
 }
 
 // What adjoint steps read where they go by lane groups: the table, with blocks transposed if they are
@@ -104,8 +102,7 @@ void transpose_table(const Pass<Real> &pass) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     const int64_t groups = part.padded / N;
-#pragma omp for schedule(static)
-    for (int64_t g = 0; g < groups; ++g) {
+    each_of(groups, pass.threads(), [&](int64_t g, int64_t) {
       with_width<Real>(part, [&](auto width, int) {
         constexpr int W = decltype(width)::value;
         const int64_t panel = part.panels_at + g * W;
@@ -118,7 +115,7 @@ void transpose_table(const Pass<Real> &pass) {
           }
         }
       });
-    }
+    });
   }
 }
 
@@ -166,31 +163,28 @@ SLICEKIT_NOINLINE void sum_slots(const Pass<Real> &pass, int64_t first, int64_t 
 template <class Real>
 void sum_table(const Pass<Real> &pass) {
   const Layout &layout = pass.plan.layout[0];
-#pragma omp for schedule(static)
-  for (int64_t p = 0; p < layout.panels; ++p) {
+  each_of(layout.panels, pass.threads(), [&](int64_t p, int64_t) {
     const bool feature = p < layout.feature_panels;
-    if (feature && part_of_panel(layout, p).exponential) continue;  // these come from the transitions
+    if (feature && part_of_panel(layout, p).exponential) return;  // these come from the transitions
     const Sheaf<Real> sheaf = feature ? sheaf_of<Real>(layout, p, false) : Sheaf<Real>{};
     if (!sheaf.count || sheaf.first == p) sum_slots(pass, p, most<int64_t>(1, sheaf.count));
-  }
+  });
 }
 
 // From gradients of transitions to those of features, times the path's scale, also with tokens in
 // the lanes: turned (lane groups of tokens, features, LANES).
 template <class Real>
-void pull_table_flow(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+void pull_table_flow(const Pass<Real> &pass, const Scratch<Real> *scratch) {
   constexpr int64_t N = LANES<Real>;
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[0];
   const Panels<Real> table = rows_of_table(pass, pass.table), gradients = table_gradients(pass);
   const Real scale = static_cast<Real>(pass.path.scale());
-#pragma omp for schedule(static)
-  for (int64_t first = 0; first < q.vocabulary; first += TABLE_ROWS) {
-    const int64_t rows = least(TABLE_ROWS, q.vocabulary - first);
+  each_stretch_of(q.vocabulary, TABLE_ROWS, pass.threads(), [&](int64_t first, int64_t rows, int64_t worker) {
     Panels<Real> own = gradients, features = table;
     own.at = own.of(0, first);
     features.at = features.of(0, first);
-    pass.pull_flow(layout, rows, features, own, scratch.flow);
+    pass.pull_flow(layout, rows, features, own, scratch[worker].flow);
     for (int64_t p = 0; p < layout.feature_panels; ++p) {
       Real *numbers = own.of(p, 0), square[N * N];
       for (int64_t i = 0; scale != 1 && i < rows * N; ++i) numbers[i] *= scale;
@@ -199,7 +193,7 @@ void pull_table_flow(const Pass<Real> &pass, const Scratch<Real> &scratch) {
         panel_to_lanes(own, p, row, rows, to, N, square);
       }
     }
-  }
+  });
 }
 
 // Some channels of a path, those in memory, and what is pulled back to them.
@@ -260,15 +254,13 @@ struct TableChannels {
 
 // Sums the slots' gradients of the table and pulls them back to its increments and the parameters.
 template <class Real>
-void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
+void pull_table(const Pass<Real> &pass, const Scratch<Real> *scratch) {
   const slicekit_panels &q = pass.q;
   const Layout &layout = pass.plan.layout[0];
   sum_table(pass);
   pull_table_flow(pass, scratch);
-#pragma omp for schedule(static)
-  for (int64_t first = 0; first < most<int64_t>(1, pass.path.width()); first += TABLE_CHANNELS) {
-    const int64_t count = least(TABLE_CHANNELS, pass.path.width() - first);
-    const TableChannels<Real> channels = {pass, scratch, first, count};
+  auto pull = [&](int64_t first, int64_t count, int64_t worker) {
+    const TableChannels<Real> channels = {pass, scratch[worker], first, count};
     for (int64_t p = 0; q.in_parameters && p < layout.feature_panels;) {
       const auto stretch = stretch_of<Real>(layout, p, layout.feature_panels, true);
       channels.pull_parameters(stretch);
@@ -280,7 +272,9 @@ void pull_table(const Pass<Real> &pass, const Scratch<Real> &scratch) {
       p += stretch.panels;
     }
     if (q.in_increments) channels.write_increments();
-  }
+  };
+  if (!pass.path.width()) return pull(0, 0, 0);
+  each_stretch_of(pass.path.width(), TABLE_CHANNELS, pass.threads(), pull);
 }
 
 }  // namespace SLICEKIT_ISA

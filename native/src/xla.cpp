@@ -3,9 +3,7 @@
 #include <cstring>
 #include <new>
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
+#include "team.hpp"
 
 namespace xla {
 namespace {
@@ -60,10 +58,7 @@ void check(int64_t status) {
 }
 
 int64_t threads(double work) {
-#if defined(_OPENMP)
-  if (work >= WORTHWHILE) return omp_get_max_threads();
-#endif
-  return 1;
+  return work >= WORTHWHILE ? slicekit::team::usual_threads() : 1;
 }
 
 Workspace::Workspace(int64_t bytes) {

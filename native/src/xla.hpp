@@ -116,7 +116,7 @@ inline void require(bool condition, const char *otherwise) {
 // Raise what a kernel said of its arguments.
 void check(int64_t status);
 
-// Threads for that many multiplications: one for few, otherwise as many as OpenMP would take.
+// Threads for that many multiplications: one for few, otherwise as many as usual (team.hpp).
 int64_t threads(double work);
 
 // Memory for a kernel to work in.

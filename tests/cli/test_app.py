@@ -141,7 +141,7 @@ def test_doctor_describes_the_kernels() -> None:
         "active       yes",
         f"interface    {INTERFACE}",
         f"instructions {library.isa}",
-        "by OpenMP" if library.openmp else "without OpenMP",
+        "their own" if library.threads else "built without more",
         "Native       available",
     ):
         assert expected in shown

@@ -21,7 +21,7 @@ INTERFACE_FUNCTION = "long long slicekit_interface(void) {{ return {}; }}\n"
 OTHER_FUNCTIONS = """
 const char *slicekit_isa(void) { return "imaginary"; }
 long long slicekit_use_isa(const char *name) { return name[0] != 'i'; }
-long long slicekit_has_openmp(void) { return 0; }
+long long slicekit_has_threads(void) { return 0; }
 """
 Choose = Callable[[str | Path], None]
 Build = Callable[..., Path]
@@ -116,20 +116,6 @@ def test_what_a_library_lacks_is_named(
     assert f"is no library of slicekit: it lacks {lacking}" in reason()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the linker's options are those of Linux")
-def test_without_an_openmp_runtime_the_reason_names_it(choose: Choose, build: Build) -> None:
-    runtime = build("int runtime(void) { return 1; }", name="libgomp-absent.so")
-    needs_it = build(
-        "int runtime(void); int user(void) { return runtime(); }",
-        "-Wl,--no-as-needed",
-        runtime,
-    )
-    runtime.unlink()
-    choose(needs_it)
-    assert library() is None
-    assert "libgomp-absent.so" in reason() and "install the OpenMP runtime" in reason()
-
-
 def test_an_installation_without_the_library_says_so(
     choose: Choose, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -147,7 +133,7 @@ def test_the_library_may_be_in_any_folder_of_the_package(
     choose("")
     found = library()
     assert found is not None and reason() == ""
-    assert (found.path, found.isa, found.openmp) == (place.resolve(), "imaginary", False)
+    assert (found.path, found.isa, found.threads) == (place.resolve(), "imaginary", False)
 
 
 def warnings_of(work: Callable[[], object]) -> list[str]:
@@ -188,16 +174,3 @@ def test_both_may_be_asked_inside_a_compiled_graph(choose: Choose) -> None:
 def test_a_fault_names_the_kernel_and_the_cause(status: int) -> None:
     with pytest.raises(RuntimeError, match=rf"forward was given .*{STATUS.get(status, '99')}"):
         check(status, "forward")
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
-@pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
-def test_torch_and_the_kernels_share_one_openmp_runtime() -> None:
-    code = """
-from slicekit.native import library
-assert library() is not None
-lines = open("/proc/self/maps").read().splitlines()
-print(len({line.split()[-1] for line in lines if "libgomp" in line}))
-"""
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "1"

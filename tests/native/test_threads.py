@@ -1,4 +1,4 @@
-"""Threads: none for little work, and none in a process that was forked and has lost them."""
+"""Threads: one for little work, and new ones in a process that was forked and has lost them."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import slicekit as sk
-from slicekit.native import available, kernel, panels
+from slicekit.native import available, kernel, panels, waiting
 from slicekit.structures import Structure
 
 FORK = """
@@ -33,7 +33,14 @@ child = os.fork()
 if child == 0:
     for layer in layers:
         passes(layer, 2, 8)
-    os._exit(3 if kernel.threads(10**9) == 1 else 4)
+    if kernel.threads(10**9) != 1:
+        os._exit(4)
+    x = torch.randn(4, 64, 8)
+    with torch.no_grad():
+        alone = [layer(x) for layer in layers]
+        torch.get_num_threads = lambda: 3  # for the kernels, not for torch
+        shared = [layer(x) for layer in layers]
+    os._exit(3 if all(map(torch.allclose, shared, alone)) else 5)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
@@ -70,10 +77,30 @@ def test_long_batches_are_shared_and_short_ones_are_not(
 
 
 @pytest.mark.skipif(not available() or not hasattr(os, "fork"), reason="no library, or no fork")
-def test_a_forked_process_computes_on_its_one_thread() -> None:
+def test_a_forked_process_has_one_thread_in_torch_and_kernels_may_have_more() -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     command = [sys.executable, "-c", FORK]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 3, done.stderr
+
+
+@pytest.mark.skipif(not waiting.MAPS.exists(), reason="needs /proc")
+@pytest.mark.parametrize("policy", [None, "ACTIVE"])
+def test_torch_sleeps_while_it_waits_unless_the_user_chose(policy: str | None) -> None:
+    """GNU's OpenMP spins briefly where it has more threads than there are processors."""
+    code = """
+import os, threading, torch
+from slicekit.native import kernel
+torch.set_num_threads(2)
+assert kernel.threads(0) == 1 and threading.active_count() == 1
+assert kernel.threads(10**9) == kernel.threads(10**9) == 2
+print("libgomp" in open("/proc/self/maps").read(), threading.active_count())
+"""
+    environment = {k: x for k, x in os.environ.items() if k not in waiting.CHOICES}
+    environment |= {"OMP_WAIT_POLICY": policy} if policy else {}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    has_runtime, count = shown.stdout.split()
+    assert count == ("2" if has_runtime == "True" and policy is None else "1")

@@ -79,7 +79,7 @@ def _native() -> Section:
     if library is None:
         return "C++ kernels", [("active", f"no: {native.reason()}")]
     threads = (
-        f"{torch.get_num_threads()}, by OpenMP" if library.openmp else "1: built without OpenMP"
+        f"{torch.get_num_threads()}, their own" if library.threads else "1: built without more"
     )
     return "C++ kernels", [
         ("active", "yes"),

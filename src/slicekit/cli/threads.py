@@ -1,8 +1,9 @@
 """How many threads a command uses, and how they wait for each other.
 
-The threads of OpenMP spin while they wait. On a machine where something else runs, a thread that
-has its turn then burns it on waiting for one that has not: two threads took six times as long as
-one. So a command takes one thread unless told otherwise, and its threads sleep while they wait.
+Torch's threads, those of OpenMP, spin while they wait. On a machine where something else runs, a
+thread that has its turn then burns it on waiting for one that has not: two threads took six times
+as long as one. So a command takes one thread unless told otherwise, and its threads sleep while
+they wait.
 """
 
 import os

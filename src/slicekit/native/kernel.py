@@ -3,10 +3,10 @@
 An address leaves Python once its tensor is what the kernel takes it for. A struct ends with `work`,
 the address of as many bytes as the kernel asks for, and `work_bytes`.
 
-A process that was forked has none of the threads with which its parent computed, and OpenMP waits
-for them for ever, in torch's own products as in our kernels. So once a kernel has run, processes
-that are forked from this one get one thread in torch and in the kernels. Start processes by
-`spawn` or `forkserver` where they should use several.
+A process that was forked has none of the threads with which its parent computed. Our kernels take
+new ones, but torch's own products wait for the old ones for ever. So once a kernel has run,
+processes that are forked from this one get one thread in torch, and the kernels follow it. Start
+processes by `spawn` or `forkserver` where they should use several.
 """
 
 import math
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native.library import check, library
+from slicekit.native.waiting import sleep_soon
 
 
 class Kind(IntEnum):
@@ -151,16 +152,14 @@ WORTHWHILE = 2**23
 
 They take some tenths of a millisecond. On a machine where nothing else runs a thread is there after
 some microseconds, and little is lost by not asking it; on a busy one it has its turn after some
-milliseconds, and those who wait for it have theirs taken away meanwhile.
+milliseconds, when the work is done.
 """
 
-_used = _forked = False
+_used = False
 
 
 def _keep_to_one() -> None:
-    global _forked
     if _used:
-        _forked = True
         torch.set_num_threads(1)
 
 
@@ -169,10 +168,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def threads(work: int) -> int:
-    """As many as torch uses; one for work of few multiplications, or after a fork."""
+    """As many as torch uses; one for work of few multiplications."""
     global _used
     _used = True
-    return 1 if _forked or work < WORTHWHILE else torch.get_num_threads()
+    count = 1 if work < WORTHWHILE else torch.get_num_threads()
+    if count > 1:
+        sleep_soon()
+    return count
 
 
 SMALL = 2**16

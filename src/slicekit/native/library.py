@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERFACE = 12
+INTERFACE = 13
 """Number of the C interface that this Python code speaks."""
 
 ISAS = ("baseline", "avx2", "avx512", "neon")
@@ -45,13 +45,11 @@ class Library:
         path: where it was found.
         c: its functions, as ctypes gives them.
         isa: the instruction set in use, the best that runs here unless another was chosen.
-        openmp: whether it can use several threads.
+        threads: whether it can use several threads.
     """
 
     def __init__(self, path: Path) -> None:
         """Load and check it.
-
-        torch is imported by then, so both share torch's OpenMP runtime and its threads.
 
         Raises:
             OSError: if it can't be loaded, is something else, or speaks another interface.
@@ -61,14 +59,14 @@ class Library:
         try:
             self.c = ctypes.CDLL(str(self.path))
         except OSError as error:
-            raise OSError(f"{path} can't be loaded: {error}{_advice(str(error))}") from error
+            raise OSError(f"{path} can't be loaded: {error}") from error
         number = self._ask("slicekit_interface", ctypes.c_int64)
         if number != INTERFACE:
             raise OSError(f"{path} speaks interface {number}; this slicekit needs {INTERFACE}")
         self.isa: str = self._ask("slicekit_isa", ctypes.c_char_p).decode()
         if wish := os.environ.get("SLICEKIT_ISA"):
             self.use(wish)
-        self.openmp = bool(self._ask("slicekit_has_openmp", ctypes.c_int64))
+        self.threads = bool(self._ask("slicekit_has_threads", ctypes.c_int64))
 
     def isas(self) -> tuple[str, ...]:
         """Instruction sets that the library has and this processor runs, the best one last."""
@@ -98,12 +96,6 @@ class Library:
             return ctypes.CFUNCTYPE(answer, *kinds)((function, self.c))(*arguments)
         except AttributeError as error:
             raise OSError(f"{self.path} is no library of slicekit: it lacks {function}") from error
-
-
-def _advice(error: str) -> str:
-    if "gomp" in error or "libomp" in error:
-        return "; install the OpenMP runtime (libgomp1 or libgomp on Linux)"
-    return ""
 
 
 def check(status: int, function: str) -> None:

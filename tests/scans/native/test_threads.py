@@ -59,7 +59,7 @@ def test_threads_change_nothing_but_rounding(name: str, batch: int, setting: Set
     structure, flow = SPLIT[name]
     problem = make(structure, setting, batch=batch, length=60)
     looped = answers(problem, flow, Recurrent())
-    for count in (2, 5):
+    for count in (2, 8):
         with threads(count):
             found, again = answers(problem, flow), answers(problem, flow)
         assert_near(found, looped, 1e-10)
@@ -91,8 +91,9 @@ def test_calls_from_several_python_threads_do_not_meet() -> None:
         for i, (structure, flow) in enumerate(SPLIT.values())
         for setting in (PLAIN, DRIVEN, TOKENS)
     ]
-    one_by_one = [answers(problem, flow) for problem, flow in problems]
-    with ThreadPoolExecutor(4) as pool:
+    with threads(1):
+        one_by_one = [answers(problem, flow) for problem, flow in problems]
+    with threads(3), ThreadPoolExecutor(4) as pool:
         for _ in range(2):
             together = list(pool.map(lambda pair: answers(*pair), problems))
             for found, expected in zip(together, one_by_one, strict=True):
