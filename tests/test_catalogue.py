@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from slicekit import SLiCE, catalogue, load, save, tasks
-from slicekit.catalogue.tokens import BOUNDED, TOKEN_MODELS, UNDIVIDED, WITHOUT_ISOMETRIES
+from slicekit.catalogue.tokens import (
+    BOUNDED,
+    SEPARATE,
+    TOKEN_MODELS,
+    UNDIVIDED,
+    WITHOUT_ISOMETRIES,
+)
 
 PAPER = ("bd-slice", "dplr-slice", "wh-slice", "s-slice", "de-lncde", "d-slice", "d-de-slice")
 every_model = pytest.mark.parametrize("name", TOKEN_MODELS)
@@ -76,9 +82,12 @@ def test_the_paper_trains_one_layer_on_words_and_two_on_languages(name: str) -> 
 
 def test_the_fast_recipe_is_one_for_all_of_the_papers_structures() -> None:
     found = {name: catalogue.settings(name, tasks.make("parity")) for name in PAPER}
-    whole = {"dplr-slice", "wh-slice", "s-slice", "de-lncde"}  # states that are one block
-    assert {replace(found[name], **UNDIVIDED) for name in PAPER} == {found[x] for x in whole}
-    assert {name for name in PAPER if found[name].drift} == whole
+    blocks, whole = {"bd-slice", "d-de-slice"}, {"dplr-slice", "s-slice", "de-lncde"}
+    ours = next(found[name] for name in blocks)
+    assert {found[name] for name in blocks} == {ours}
+    assert {found[name] for name in whole} == {replace(ours, **UNDIVIDED)}
+    assert found["wh-slice"] == replace(ours, **UNDIVIDED, growth=0.0)  # directions of states
+    assert found["d-slice"] == replace(ours, **SEPARATE)  # numbers that no step mixes
     found = {name: catalogue.settings(name, tasks.make("a5")) for name in PAPER}
     own = {"s-slice", "wh-slice"}  # no isometries but the identity; bounded matrices
     assert len({found[name] for name in PAPER if name not in own}) == 1

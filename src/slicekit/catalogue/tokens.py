@@ -3,13 +3,14 @@
 The paper's seven structures have the sizes of its state tracking experiments: 1024 non-zero entries
 a matrix and one layer on word problems, 512 and two layers on regular languages. Their recipe
 `paper` has h_0 from the first input, Euler steps of length 1/40, the initialisation of the authors'
-code and 100,000 steps. Their recipe `fast` is one for all but two: a learned h_0, steps of length
-channels^(-1/2), so that a transition starts as I plus a matrix of spectral radius 1, lengths that
-grow, and a pressure on the steps to be isometries. Where a structure has none (sparse), and where
-states must be forgotten, it is on disturbances of the states not to grow, in the second case also
-on states that do not fall into blocks to keep their size; see `slicekit.training.pressure`.
-Matrices with bounded entries (Walsh-Hadamard) can't grow to what short steps would need: on word
-problems their steps have length 1, and their states are projective.
+code and 100,000 steps. Their recipe `fast` is one for all but what follows from a structure: a
+learned h_0, steps of length channels^(-1/2), so that a transition starts as I plus a matrix of
+spectral radius 1, lengths that grow, and a pressure on the steps to be isometries. Where a
+structure has none (sparse), and where states must be forgotten, it is on disturbances of the states
+not to grow, in the second case also on states that do not fall into blocks to keep their size; see
+`slicekit.training.pressure`. Matrices with bounded entries (Walsh-Hadamard) can't grow to what
+short steps would need: their steps have length 1, and their states are projective, so that nothing
+is kept from growing. So are the states of diagonal matrices on regular languages; see `SEPARATE`.
 
 Two models are our own, and the defaults: `orthogonal-slice` for word problems and
 `projective-slice` for everything else.
@@ -107,6 +108,19 @@ stop where the paper's do."""
 UNDIVIDED = {"drift": 10.0}
 """And what differs where a state is one whole. One that falls into blocks can stay as large as it
 was while some of them grow and others fade, which longer words would tell."""
+
+SEPARATE = {
+    "decay": 0.3,
+    "consistency": 0.0,
+    "growth": 0.0,
+    "drift": 300.0,
+    "pressure_first": 0.1,
+    "pressure_steps": 500,
+}
+"""And where no step mixes the numbers of a state. These can only count, in logarithms: equal states
+for equal answers, or states that must not grow, would forbid it. Directions of states count as far
+as numbers go; no number may count time, and what need not count is to stand still, so weights
+decay."""
 
 ORTHOGONAL_SETTINGS = Settings(
     steps=2000,
@@ -207,14 +221,19 @@ def undisturbed(structure: Structure, words: bool) -> Recipe:
     """Ours for the paper's structures; what differs follows from the structure and its size."""
     width = min(structure.dim, WIDEST)
     stack = Stack(structure, (width + 1) ** -0.5, wiring=Wiring(mixed=True))
-    if not words:
-        undivided = {} if structure.largest_block < structure.dim else UNDIVIDED
-        return Recipe(stack, replace(FAST_LANGUAGES, **undivided), width, layers=2)
-    if getattr(structure, "bounded", False):
+    bounded = getattr(structure, "bounded", False)
+    if bounded:
         stack = replace(stack, dt=1.0, projective=True)
-        return Recipe(stack, replace(FAST_WORDS, **BOUNDED), width)
-    settings = FAST_WORDS if structure.has_isometries else replace(FAST_WORDS, **WITHOUT_ISOMETRIES)
-    return Recipe(stack, settings, width)
+    if words:
+        differing = BOUNDED if bounded else {} if structure.has_isometries else WITHOUT_ISOMETRIES
+        return Recipe(stack, replace(FAST_WORDS, **differing), width)
+    if structure.largest_block == 1:
+        stack = replace(stack, projective=True, initial=FirstInput())
+        differing = SEPARATE
+    else:
+        differing = UNDIVIDED if structure.largest_block == structure.dim else {}
+        differing = differing | ({"growth": 0.0} if bounded else {})
+    return Recipe(stack, replace(FAST_LANGUAGES, **differing), width, layers=2)
 
 
 def rotating(structure: Structure, words: bool) -> Recipe:

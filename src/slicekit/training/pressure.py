@@ -151,7 +151,9 @@ class CapturedLayers:
                         f"drift={drift} of a layer that gives {states.shape[1]} states for "
                         f"{x.shape[1]} elements; expected one for each"
                     )
-                penalties.append(drift * drift_of(states, lengths))
+                structure = getattr(layer, "structure", None)
+                separate = getattr(structure, "largest_block", None) == 1
+                penalties.append(drift * drift_of(states, lengths, separate))
         return torch.stack(penalties).sum()
 
     def _keep(
