@@ -140,8 +140,7 @@ constexpr int64_t CHANNELS_AHEAD = 16;
 template <int COUNT, class Real>
 SLICEKIT_INLINE void ask_for_channel(const Sheaf<Real> &sheaf, int64_t channel, int64_t channels) {
   if (channel >= channels) return;
-  const Real *at = sheaf.at + channel * sheaf.stride;
-  for (int line = 0; line < COUNT; ++line) __builtin_prefetch(at + line * LANES<Real>, 0, 2);
+  ask_for(sheaf.at + channel * sheaf.stride, COUNT * LANES<Real>);
 }
 
 // rows (sheaves, count, channels, LANES) = scale times some sheaves that follow each other in memory.

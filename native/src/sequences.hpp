@@ -55,10 +55,9 @@ struct Sequence {
   }
 
   // Asks for one of the states of all sequences, or its gradient, counted through them, if there is one.
-  SLICEKIT_INLINE void ask_for(const void *states, int64_t number) const {
+  SLICEKIT_INLINE void ask_for_state(const void *states, int64_t number) const {
     if (!q.vocabulary || number < 0 || number >= q.batch * q.length) return;
-    const Real *at = static_cast<const Real *>(states) + number * numbers();
-    for (int64_t i = 0; i < numbers(); i += LANES<Real>) __builtin_prefetch(at + i, 0, 2);
+    ask_for(static_cast<const Real *>(states) + number * numbers(), numbers());
   }
 
   // The number, counted so, of the state that is `count` states away in a walk from last to first.
@@ -102,7 +101,7 @@ struct Sequence {
         h = now;
         if (rotates) divide_norms(layout, scratch.factors, norms);
       }
-      ask_for(q.states, row(t) + STEPS_AHEAD);
+      ask_for_state(q.states, row(t) + STEPS_AHEAD);
       Real *out = layout.direct ? after(t) + layout.state_at : next;
       step(layout, transition(t), panel, h, out);
       add_input(t, out);
@@ -126,8 +125,8 @@ struct Sequence {
     for (int64_t i = 0; q.rescale && i < layout.padded; ++i) scratch.factors[i] = 1;
     if (first + count == q.length) start(carry);
     for (int64_t t = first + count - 1; t >= first; --t) {
-      ask_for(q.states, number_back(t, STEPS_AHEAD));
-      ask_for(q.in_states, number_back(t, STEPS_AHEAD));
+      ask_for_state(q.states, number_back(t, STEPS_AHEAD));
+      ask_for_state(q.in_states, number_back(t, STEPS_AHEAD));
       const Real *h = padded_before(t, scratch.state);
       if (divides(t)) {
         view().read(factors(t), scratch.factors);

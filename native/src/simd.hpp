@@ -46,6 +46,13 @@ SLICEKIT_INLINE void store(Real *to, Vector<Real> x) {
   *reinterpret_cast<typename VectorOf<Real>::Unaligned *>(to) = x;
 }
 
+// Asks for numbers that are read soon, where the processor would not guess them. Not inlined it would
+// be left out, as a function that does nothing.
+template <class Real>
+SLICEKIT_INLINE void ask_for(const Real *numbers, int64_t count) {
+  for (int64_t i = 0; i < count; i += LANES<Real>) __builtin_prefetch(numbers + i, 0, 2);
+}
+
 template <class Real>
 SLICEKIT_INLINE Vector<Real> zero() {
   return Vector<Real>{};

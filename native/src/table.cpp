@@ -68,11 +68,6 @@ inline void apply(const Shape<Real> &shape, const Real *matrix, ptrdiff_t group,
 // Steps from one state to the next are far apart in memory, so that nobody but us can ask for it ahead.
 constexpr int64_t AHEAD = 8;
 
-template <class Real>
-SLICEKIT_INLINE void ask_for(const Real *row, int64_t numbers) {
-  for (int64_t i = 0; i < numbers; i += LANES<Real>) __builtin_prefetch(row + i, 0, 2);
-}
-
 // Calls f(i, place) for the numbers of one vector of a state (dim, columns).
 template <class F>
 SLICEKIT_INLINE void each_number(int64_t first, int64_t stop, int64_t columns, F f) {

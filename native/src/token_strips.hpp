@@ -48,12 +48,10 @@ struct TokenStrip {
   int64_t width() const { return groups * N; }
   int64_t blocks() const { return width() / part.width; }
 
-  // Asks for the strip of one of all sequences' states, counted through them, if there is one. Not
-  // inlined it would be left out, as a function that does nothing.
-  SLICEKIT_INLINE void ask_for(const void *states, int64_t row) const {
+  // Asks for the strip of one of all sequences' states, counted through them, if there is one.
+  SLICEKIT_INLINE void ask_for_strip(const void *states, int64_t row) const {
     if (row < 0 || row >= q.batch * q.length) return;
-    const Real *from = static_cast<const Real *>(states) + row * q.dim + at;
-    for (int64_t g = 0; g < groups; ++g) __builtin_prefetch(from + g * N, 0, 2);
+    ask_for(static_cast<const Real *>(states) + row * q.dim + at, width());
   }
 
   void norms_of(const Real *h, Real *norms) const {
@@ -71,7 +69,7 @@ struct TokenStrip {
     for (int64_t b = first; rotates && b < stop; ++b) norms_of(before(b, 0), norms + (b - first) * blocks());
     for (int64_t t = 0; t < q.length; ++t) {
       for (int64_t b = first; b < stop; ++b) {
-        ask_for(q.states, b * q.length + t + AHEAD);
+        ask_for_strip(q.states, b * q.length + t + AHEAD);
         step_groups<W>(groups, b_size, table.of(0, token(b, t)), table.panel, before(b, t), after(b, t));
       }
       if (!rotates || (t + 1) % q.restore) continue;
@@ -96,8 +94,8 @@ struct TokenStrip {
     int now = 0;
     for (int64_t t = q.length - 1; t >= 0; --t, now = 1 - now) {
       for (int64_t b = stop - 1; b >= first; --b) {
-        ask_for(q.states, b * q.length + t - 1 - AHEAD);
-        ask_for(q.in_states, b * q.length + t - 1 - AHEAD);
+        ask_for_strip(q.states, b * q.length + t - 1 - AHEAD);
+        ask_for_strip(q.in_states, b * q.length + t - 1 - AHEAD);
         const int64_t v = token(b, t), turn = (b - first) * width();
         const Real *earlier = t ? in_states(b, t - 1) : nothing;
         if constexpr (W <= WIDTH<Real>) {
