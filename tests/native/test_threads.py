@@ -92,6 +92,10 @@ def test_torch_sleeps_while_it_waits_unless_the_user_chose(policy: str | None) -
     """GNU's OpenMP spins briefly where it has more threads than there are processors."""
     code = """
 import os, threading, torch
+try:
+    import sklearn.utils._openmp_helpers  # has an OpenMP of its own
+except ImportError:
+    pass
 from slicekit.native import kernel
 torch.set_num_threads(2)
 assert kernel.threads(0) == 1 and threading.active_count() == 1

@@ -45,8 +45,10 @@ def _keep(runtime: ctypes.CDLL, count: int, made: threading.Event) -> None:
 
 
 def _runtime() -> ctypes.CDLL | None:
-    """GNU's OpenMP, if this process has it: torch has loaded it then."""
+    """GNU's OpenMP as torch has loaded it: its own, or the system's. Others ship theirs too."""
     if not MAPS.exists():
         return None
     files = {line.split()[-1] for line in MAPS.read_text().splitlines() if "libgomp" in line}
-    return ctypes.CDLL(files.pop()) if len(files) == 1 else None
+    home = str(Path(torch.__file__).parent)
+    torchs = {x for x in files if x.startswith(home)} or {x for x in files if ".libs/" not in x}
+    return ctypes.CDLL(torchs.pop()) if len(torchs) == 1 else None
