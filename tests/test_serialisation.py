@@ -35,6 +35,7 @@ from slicekit import (
     Sparse,
     TimeAndInput,
     Wiring,
+    files,
     load,
     save,
     stored_files,
@@ -244,12 +245,11 @@ def test_a_save_that_is_cut_short_leaves_the_old_file_and_no_other(
     old = make_model()
     save(old, path)
 
-    def killed(tensors: Any, filename: Any, metadata: Any) -> None:
-        if written:
-            save_file(tensors, filename, metadata=metadata)
+    def killed(_: Any) -> None:
+        assert len(list(tmp_path.iterdir())) == 2
         raise error("killed")
 
-    monkeypatch.setattr(stored_files, "save_file", killed)
+    monkeypatch.setattr(*((files.os, "fsync") if written else (stored_files, "_in_order")), killed)
     with pytest.raises(error, match="killed"):
         save(make_model(), path)
     assert list(tmp_path.iterdir()) == [path]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from slicekit import files
@@ -44,23 +44,20 @@ def write_stored(
         raise FileNotFoundError(f"no directory {target.parent} to write {target.name} to")
     text = json.dumps({"format": f"slicekit-{kind}-2"} | dict(header))
     copies = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    with files.replacing(target) as temporary:
-        # Made here, so that it has the rights of any new file of the user's.
-        temporary.touch()
-        save_file(copies, temporary, metadata={"slicekit": text, "digest": digest(text, copies)})
-        _put_in_order(temporary)
+    content = save(copies, metadata={"slicekit": text, "digest": digest(text, copies)})
+    size = 8 + int.from_bytes(content[:8], "little")
+    # Not by `save_file`: it has temporary files of its own, which stay where a process is killed.
+    with files.replacing(target) as temporary, open(temporary, "wb") as file:
+        file.write(_in_order(content[:size]))
+        file.write(memoryview(content)[size:])
 
 
-def _put_in_order(path: Path) -> None:
+def _in_order(start: bytes) -> bytes:
     """Sort the words beside the tensors: safetensors mixes them, and the same is to be the same."""
-    with open(path, "r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        if len(text) <= size:
-            file.seek(8)
-            file.write(text.ljust(size))
+    header = json.loads(start[8:])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    return start[:8] + text.ljust(len(start) - 8) if len(text) <= len(start) - 8 else start
 
 
 def read_stored(
