@@ -26,12 +26,13 @@ def stored(layer: "SLiCE", name: str) -> list[Tensor] | None:
         return None
     if modules._global_forward_hooks or modules._global_forward_pre_hooks:
         return None
-    tensors, buffers = held._parameters, held._buffers
+    kept = held.__dict__
+    tensors, buffers = kept["_parameters"], kept["_buffers"]
     inside = []
-    for key in held._names:
+    for key in kept["_names"]:
         x = tensors.get(key)
         x = buffers.get(key) if x is None else x
-        if x is None or key in held.__dict__:
+        if x is None or key in kept:
             return None
         inside.append(x)
     return inside

@@ -6,13 +6,14 @@ whose parts were exchanged since gets another plan, or goes the long way.
 """
 
 from dataclasses import dataclass
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from slicekit.choices import kernel_serves
+from slicekit.choices import kernel_serves, noting
 from slicekit.dispatch import surrounded
 from slicekit.flows import resolve
 from slicekit.layers.drives import TimeAndInput
@@ -32,13 +33,14 @@ Pieces = tuple[list[tuple[Kind, int, int, int]], list[tuple[str, ...]]]
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """A plan, what it was made for, and the objects that the key names by their identity."""
+    """A plan, and the parameters and the parts of a layer that it was made for."""
 
     key: list
-    told: list
+    told: tuple
     plan: StepPlan
 
 
+_told = itemgetter(*TOLD)
 _plans: WeakKeyDictionary["SLiCE", _Known] = WeakKeyDictionary()
 
 
@@ -52,14 +54,13 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     hidden = state.tensors.get("hidden")
     if hidden is None or type(x) is not Tensor or type(hidden) is not Tensor or surrounded():
         return None
-    plan = _plan(layer, x)
-    why = None if plan is not None else "it takes plain layers and tensors, and neither B nor scan"
-    if not kernel_serves("step", why, "a pass over one element") or plan is None:
-        return None
     log_norm = state.tensors.get("log_norm") if layer.projective else None
     if layer.projective and type(log_norm) is not Tensor:
         return None
-    moved = plan.run(x, hidden, log_norm)
+    moved = _moved(layer, x, hidden, log_norm)
+    if noting():
+        why = "it takes plain layers and tensors, and neither B nor scan" if moved is None else None
+        kernel_serves("step", why, "a pass over one element")
     if moved is None:
         return None
     hidden, log_norm, finite = moved
@@ -67,22 +68,31 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
     return hidden, State(tensors), finite
 
 
-def _plan(layer: "SLiCE", x: Tensor) -> StepPlan | None:
+def _moved(
+    layer: "SLiCE", x: Tensor, hidden: Tensor, log_norm: Tensor | None
+) -> tuple[Tensor, Tensor | None, bool] | None:
+    """What a plan gives: that of the step before, or one for a layer or an x that differs."""
     tensors = stored(layer, "A")
     kept = layer.__dict__
     if tensors is None or layer._parameters.get("B") is not None or kept.get("B") is not None:
         return None
-    told = [kept.get(name) for name in TOLD]
-    key = [type(layer), x.shape, x.dtype, *map(id, told)]
+    try:
+        told = _told(kept)
+    except KeyError:  # a module now, or gone
+        return None
+    key: list = [type(layer)]
     for p in tensors:
         key += p.data_ptr(), p.shape, p.dtype, p.is_contiguous(), p.is_neg()
     known = _plans.get(layer)
-    if known is not None and known.key == key:
-        return known.plan
+    if known is not None and known.key == key and all(map(is_, told, known.told)):
+        moved = known.plan.run(x, hidden, log_norm)
+        if moved is not None:
+            return moved
     plan = _make(layer, dict(zip(layer.A._names, tensors, strict=True)), x)
-    if plan is not None:
-        _plans[layer] = _Known(key, told, plan)
-    return plan
+    if plan is None:
+        return None
+    _plans[layer] = _Known(key, told, plan)
+    return plan.run(x, hidden, log_norm)
 
 
 def _make(layer: "SLiCE", tensors: dict[str, Tensor], x: Tensor) -> StepPlan | None:

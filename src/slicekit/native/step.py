@@ -20,7 +20,6 @@ from slicekit.native.kernel import (
     Kind,
     address,
     addresses,
-    fits,
     function,
     plain,
     sizes,
@@ -129,19 +128,16 @@ class StepPlan:
 
 def _ready(x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | None:
     """A tensor as the kernel takes it, copied if it is a view; None if it is another."""
-    if fits(x, shape, dtype):
-        return x
-    if not x.is_cpu or x.layout is not torch.strided or x.shape != shape or x.dtype is not dtype:
+    if x.dtype is not dtype or x.shape != shape or not x.is_cpu or x.layout is not torch.strided:
         return None
-    return plain(x)
+    return x if x.is_contiguous() and not x.is_neg() else plain(x)
 
 
 def _finite(status: int, name: str) -> bool:
     """Whether all numbers are, as a status says that is no fault."""
-    if status == NOT_FINITE:
-        return False
-    check(status, name)
-    return True
+    if status and status != NOT_FINITE:
+        check(status, name)
+    return not status
 
 
 def _expected(
