@@ -170,6 +170,17 @@ def test_an_average_needs_all_languages() -> None:
     assert rows[0][-2:] == ("-", "-") and rows[1][-2:] == ("-", "-")
 
 
+def test_batches_that_differ_are_told() -> None:
+    study = Languages()
+    ours = study.wanted(Choice(models=("bd-slice",), seeds=(0,)), {})
+    theirs = study.wanted(Choice(models=("lstm", "mamba"), seeds=(0,), batch=64), {})
+    choice = Choice(models=("bd-slice", "lstm", "mamba"), seeds=(0,))
+    (table, *_) = study.tables(choice, [made_up(plan) for plan in ours])
+    assert "Batches" not in table.note
+    (table, *_) = study.tables(choice, [made_up(plan) for plan in (*ours, *theirs)])
+    assert table.note.endswith("Batches differ: of 64 lstm, mamba; of 256 bd-slice.")
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_averages_are_those_of_its_columns(name: str) -> None:
     *columns, average = (float(figure.split(" ± ")[0]) for figure in PAPER[name])

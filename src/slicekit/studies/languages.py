@@ -15,6 +15,7 @@ from slicekit.studies.tables import (
     NOTHING,
     PAPERS_STEPS,
     Table,
+    batches_made,
     mean_and_deviation,
     means_of,
     percent,
@@ -174,7 +175,8 @@ class Languages(Study):
                 (f"paper: {name}", "mean", NOTHING if name == RANDOM else PAPERS_STEPS, *figures)
                 for name, figures in {**PAPER, **sizes}.items()
             ]
-            note = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
+            papers = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
+            note = f"{papers} {batches_made(outcomes)}".rstrip()
         columns = ("model", "seed", "steps", *LANGUAGES.values(), "average")
         return Table(f"Accuracy in % at lengths {lengths}", columns, tuple(rows), note)
 

@@ -107,6 +107,17 @@ def steps_made(outcomes: Iterable[Outcome]) -> str:
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def batches_made(outcomes: Iterable[Outcome]) -> str:
+    """Which models had how many sequences in a batch, where they differ; else nothing."""
+    models: dict[int, dict[str, None]] = {}
+    for outcome in outcomes:
+        models.setdefault(outcome.plan.settings.batch, {})[outcome.plan.model] = None
+    if len(models) < 2:
+        return ""
+    told = (f"of {batch:,} {', '.join(models[batch])}" for batch in sorted(models))
+    return f"Batches differ: {'; '.join(told)}."
+
+
 def runs_table(outcomes: Iterable[Outcome]) -> Table:
     """Steps and seconds of every run, and when it was shown a test set if that is told."""
     outcomes = list(outcomes)
