@@ -155,7 +155,8 @@ SLICEKIT_INLINE void step_large(const Part &part, const Real *m, ptrdiff_t panel
 
 template <Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_large(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
-                                   ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
+                                   ptrdiff_t in_panel, const Real *g, const Real *h, const Real *add,
+                                   Real *next) {
   constexpr int V = WIDTH<Real>, N = LANES<Real>;
   const int64_t b = part.size, row_groups = part.width / N;
   for (int64_t k = 0; k < part.blocks; ++k) {
@@ -178,9 +179,9 @@ SLICEKIT_INLINE void adjoint_large(const Part &part, const Real *m, Real *in_m, 
         }
         sums[v] = added<Real>(total);
       }
-      store(next + j0, load(next + j0) + load(g + j0) + block_sums<V, Real>(sums));
+      store(next + j0, load(add + j0) + load(g + j0) + block_sums<V, Real>(sums));
     }
-    g += part.width, h += part.width, next += part.width;
+    g += part.width, h += part.width, add += part.width, next += part.width;
   }
 }
 
@@ -209,13 +210,14 @@ SLICEKIT_NOINLINE void step_blocks(const Part &part, const Real *m, ptrdiff_t pa
 
 template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_blocks(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
-                           ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
+                           ptrdiff_t in_panel, const Real *g, const Real *h, const Real *add,
+                           Real *next) {
   if (part.size > LANES<Real>) {
-    return adjoint_large<TAKEN>(part, m, in_m, panel, in_panel, g, h, next);
+    return adjoint_large<TAKEN>(part, m, in_m, panel, in_panel, g, h, add, next);
   }
   with_width<Real>(part, [&](auto width, int b) {
     adjoint_groups<decltype(width)::value, TAKEN>(part.padded / LANES<Real>, b, m, in_m, panel,
-                                                in_panel, g, h, next, next);
+                                                in_panel, g, h, add, next);
   });
 }
 

@@ -53,10 +53,11 @@ SLICEKIT_NOINLINE void step_low_rank(const Part &part, const Real *m, ptrdiff_t 
   }
 }
 
-// next += g + A^T g; in_m (+)= gradients of d, u and v; in_m may be m.
+// next = add + g + A^T g; in_m (+)= gradients of d, u and v; in_m may be m.
 template <Taken TAKEN, class Real>
 SLICEKIT_NOINLINE void adjoint_low_rank(const Part &part, const Real *m, Real *in_m, ptrdiff_t panel,
-                             ptrdiff_t in_panel, const Real *g, const Real *h, Real *next) {
+                             ptrdiff_t in_panel, const Real *g, const Real *h, const Real *add,
+                             Real *next) {
   constexpr int V = WIDTH<Real>;
   const int64_t rank = part.size, count = 1 + 2 * rank;
   Real inner[MAX_RANK], outer[MAX_RANK];
@@ -68,7 +69,7 @@ SLICEKIT_NOINLINE void adjoint_low_rank(const Part &part, const Real *m, Real *i
   for (int64_t i = 0; i < part.padded; i += LANES<Real>, m += count * panel, in_m += count * in_panel) {
     for (int64_t half = 0; half < LANES<Real>; half += V) {
       const Vector<Real> x = load(h + i + half), y = load(g + i + half);
-      Vector<Real> z = load(next + i + half) + y + load(m + half) * y;
+      Vector<Real> z = load(add + i + half) + y + load(m + half) * y;
       put(in_m + half, y * x);
       for (int64_t k = 0; k < rank; ++k) {
         z += load(m + (1 + rank + k) * panel + half) * outer[k];

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dispatch.hpp"
+#include "large_pages.hpp"
 #include "slicekit_panels.h"
 
 SLICEKIT_DECLARE(int64_t panels_run(const slicekit_panels &q, bool back);
@@ -123,7 +124,10 @@ int64_t slicekit_panels_workspace(const slicekit_panels *problem, int64_t backwa
 
 int64_t slicekit_panels_forward(const slicekit_panels *problem) {
   if (const int64_t status = check(problem)) return status;
-  return problem->batch ? SLICEKIT_CALL(panels_run, *problem, false) : int64_t(SLICEKIT_OK);
+  const slicekit_panels &q = *problem;
+  if (q.batch == 0) return SLICEKIT_OK;
+  slicekit::prefer_large_pages(q.states, q.batch * q.length * q.dim * q.columns * (q.half ? 2 : q.real));
+  return SLICEKIT_CALL(panels_run, q, false);
 }
 
 int64_t slicekit_panels_product(const slicekit_panels *problem) {

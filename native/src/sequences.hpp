@@ -54,10 +54,14 @@ struct Sequence {
     return to;
   }
 
-  // Asks for one of the states of all sequences, or its gradient, counted through them, if there is one.
-  SLICEKIT_INLINE void ask_for_state(const void *states, int64_t number) const {
-    if (!q.vocabulary || number < 0 || number >= q.batch * q.length) return;
-    ask_for(static_cast<const Real *>(states) + number * numbers(), numbers());
+  // One of the states of all sequences, or its gradient, counted through them, that a step should ask
+  // for, if there is one. States of several columns are asked for here.
+  SLICEKIT_INLINE const Real *soon(const void *states, int64_t number) const {
+    if (!q.vocabulary || number < 0 || number >= q.batch * q.length) return nullptr;
+    const Real *state = static_cast<const Real *>(states) + number * numbers();
+    if (q.columns == 1) return state;
+    ask_for(state, numbers());
+    return nullptr;
   }
 
   // The number, counted so, of the state that is `count` states away in a walk from last to first.
@@ -101,9 +105,8 @@ struct Sequence {
         h = now;
         if (rotates) divide_norms(layout, scratch.factors, norms);
       }
-      ask_for_state(q.states, row(t) + STEPS_AHEAD);
       Real *out = layout.direct ? after(t) + layout.state_at : next;
-      step(layout, transition(t), panel, h, out);
+      step(layout, transition(t), panel, h, out, soon(q.states, row(t) + STEPS_AHEAD));
       add_input(t, out);
       if (rotates && (t + 1) % q.restore == 0) restore_norms(layout, out, norms);
       h = out;
@@ -125,8 +128,6 @@ struct Sequence {
     for (int64_t i = 0; q.rescale && i < layout.padded; ++i) scratch.factors[i] = 1;
     if (first + count == q.length) start(carry);
     for (int64_t t = first + count - 1; t >= first; --t) {
-      ask_for_state(q.states, number_back(t, STEPS_AHEAD));
-      ask_for_state(q.in_states, number_back(t, STEPS_AHEAD));
       const Real *h = padded_before(t, scratch.state);
       if (divides(t)) {
         view().read(factors(t), scratch.factors);
@@ -136,13 +137,17 @@ struct Sequence {
       if (q.in_inputs) {
         view().write(carry, static_cast<Real *>(q.in_inputs) + row(t) * numbers());
       }
-      if (t > 0 && !divides(t)) {
-        own(t - 1, next);
-      } else {
+      const Real *add = next;
+      if (t == 0 || divides(t)) {
         clear(next);
+      } else if (layout.direct) {
+        add = in_states(t - 1) + layout.state_at;
+      } else {
+        own(t - 1, next);
       }
-      adjoint_step<TAKEN>(layout, transition(t), panel, in_transition(t), in_panel, carry, h, next,
-                        scratch.extra);
+      const int64_t later = number_back(t, STEPS_AHEAD);
+      adjoint_step<TAKEN>(layout, transition(t), panel, in_transition(t), in_panel, carry, h, add, next,
+                          scratch.extra, soon(q.states, later), soon(q.in_states, later));
       if (divides(t)) {
         divide_gradient(next);
         view().add(in_states(t - 1), next);

@@ -9,46 +9,54 @@
 namespace slicekit {
 namespace SLICEKIT_ISA {
 
-// out = h + F h of one part; m is the row of its panels that holds F.
+// out = h + F h of one part; m is the row of its panels that holds F. What is read soon, if there is
+// anything, is asked for: by the Walsh-Hadamard transform, whose states are large, on its way.
 template <class Real>
 SLICEKIT_INLINE void step_part(const Part &part, const Real *m, ptrdiff_t panel, const Real *h,
-                               Real *out) {
+                               Real *out, const Real *soon = nullptr) {
+  if (part.kind == SLICEKIT_HADAMARD) return step_hadamard(part, m, panel, h, out, soon ? soon : h);
+  if (soon) ask_for(soon, part.dim);
   if (part.is_blocks()) {
     step_blocks(part, m, panel, h, out);
-  } else if (part.kind == SLICEKIT_LOW_RANK) {
-    step_low_rank(part, m, panel, h, out);
   } else {
-    step_hadamard(part, m, panel, h, out);
+    step_low_rank(part, m, panel, h, out);
   }
 }
 
 // The same of all parts.
 template <class Real>
 SLICEKIT_INLINE void step(const Layout &layout, const Real *m, ptrdiff_t panel, const Real *h,
-                          Real *out) {
+                          Real *out, const Real *soon = nullptr) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     const int64_t at = part.padded_at;
-    step_part(part, m + part.panels_at * panel, panel, h + at, out + at);
+    step_part(part, m + part.panels_at * panel, panel, h + at, out + at, soon ? soon + part.state_at : soon);
   }
 }
 
-// next += g + F^T g, and in_m (+)= the gradient of F.
+// next = add + g + F^T g, and in_m (+)= the gradient of F. What is read soon is asked for, as above.
 template <Taken TAKEN, class Real>
 SLICEKIT_INLINE void adjoint_step(const Layout &layout, const Real *m, ptrdiff_t panel, Real *in_m,
-                                  ptrdiff_t in_panel, const Real *g, const Real *h, Real *next,
-                                  Real *scratch) {
+                                  ptrdiff_t in_panel, const Real *g, const Real *h, const Real *add,
+                                  Real *next, Real *scratch, const Real *soon, const Real *soon_too) {
   for (int64_t p = 0; p < layout.parts; ++p) {
     const Part &part = layout.part[p];
     const Real *own = m + part.panels_at * panel;
     Real *in_own = in_m + part.panels_at * in_panel;
     const int64_t at = part.padded_at;
+    const Real *first = soon ? soon + part.state_at : nullptr;
+    const Real *second = soon_too ? soon_too + part.state_at : nullptr;
+    if (part.kind == SLICEKIT_HADAMARD) {
+      adjoint_hadamard<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, add + at, next + at,
+                              scratch, first ? first : g + at, second ? second : g + at);
+      continue;
+    }
+    if (first) ask_for(first, part.dim);
+    if (second) ask_for(second, part.dim);
     if (part.is_blocks()) {
-      adjoint_blocks<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
-    } else if (part.kind == SLICEKIT_LOW_RANK) {
-      adjoint_low_rank<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at);
+      adjoint_blocks<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, add + at, next + at);
     } else {
-      adjoint_hadamard<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, next + at, scratch);
+      adjoint_low_rank<TAKEN>(part, own, in_own, panel, in_panel, g + at, h + at, add + at, next + at);
     }
   }
 }
