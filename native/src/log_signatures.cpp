@@ -33,6 +33,7 @@ class Worker {
     Interval lanes[W];
     const int64_t count = side_by_side(first, lanes);
     read_increments(lanes, count);
+    ask_for_next(lanes, count);
     advance(count, true);
     log_terms(algebra_, buffers_.state, buffers_.y);
     log_on_words(algebra_, buffers_.state, buffers_.y, buffers_.logs);
@@ -54,6 +55,7 @@ class Worker {
     Interval lanes[W];
     const int64_t count = side_by_side(first, lanes);
     read_increments(lanes, count);
+    ask_for_next(lanes, count);
     const V *last = keep_states(count);
     log_terms(algebra_, last, buffers_.y);
     Row<const Real> rows[W];
@@ -108,6 +110,14 @@ class Worker {
     Row<const Real> rows[W];
     for (int i = 0; i < W; ++i) rows[i] = {increments_ + lanes[i].first * d, lanes[i].count * d};
     to_lanes(rows, count * d, buffers_.x);
+  }
+
+  // Short windows are read from many places at once, which the processor does not foresee. What the
+  // next ones read is asked for while these are computed. Inlined: see `ask_for`.
+  SLICEKIT_INLINE void ask_for_next(const Interval *lanes, int64_t count) const {
+    const int64_t d = algebra_.channels, all = sizes_.batch * sizes_.length;
+    const int64_t next = lanes[W - 1].first + lanes[W - 1].count;
+    ask_for(increments_ + next * d, least(W * count, all - next) * d);
   }
 
   // From the start over `count` steps, into buffers_.state.

@@ -36,15 +36,31 @@ SLICEKIT_INLINE void write(const Row<Real> &row, int64_t from, Vector<Real> x) {
   }
 }
 
+// Whether every row has `count` numbers, enough for a vector. Then no vector reaches past an end: the
+// last one begins before its place, and what it holds twice is the same twice.
+template <class AnyRow>
+SLICEKIT_INLINE bool all_whole(const AnyRow *rows, int64_t count, int width) {
+  for (int lane = 0; lane < width; ++lane) {
+    if (rows[lane].count != count) return false;
+  }
+  return count >= width;
+}
+
 // to[i] holds number i of every row; `to` has room for `count`, rounded up to a multiple of WIDTH.
 template <class Real>
 void to_lanes(const Row<const Real> *rows, int64_t count, Vector<Real> *to) {
   constexpr int W = WIDTH<Real>;
+  const bool whole = all_whole(rows, count, W);
   for (int64_t i = 0; i < count; i += W) {
+    const int64_t at = whole ? least(i, count - W) : i;
     Vector<Real> x[W];
-    for (int lane = 0; lane < W; ++lane) x[lane] = read(rows[lane], i);
-    transpose<WIDTH<Real>, Real>(x);
-    for (int j = 0; j < W; ++j) to[i + j] = x[j];
+    if (whole) {
+      unrolled<W>([&](auto lane) { x[lane.value] = load(rows[lane.value].first + at); });
+    } else {
+      for (int lane = 0; lane < W; ++lane) x[lane] = read(rows[lane], at);
+    }
+    transpose<W, Real>(x);
+    for (int j = 0; j < W; ++j) to[at + j] = x[j];
   }
 }
 
@@ -52,11 +68,17 @@ void to_lanes(const Row<const Real> *rows, int64_t count, Vector<Real> *to) {
 template <class Real>
 void from_lanes(const Vector<Real> *from, int64_t count, const Row<Real> *rows) {
   constexpr int W = WIDTH<Real>;
+  const bool whole = all_whole(rows, count, W);
   for (int64_t i = 0; i < count; i += W) {
+    const int64_t at = whole ? least(i, count - W) : i;
     Vector<Real> x[W];
-    for (int j = 0; j < W; ++j) x[j] = from[i + j];
-    transpose<WIDTH<Real>, Real>(x);
-    for (int lane = 0; lane < W; ++lane) write(rows[lane], i, x[lane]);
+    for (int j = 0; j < W; ++j) x[j] = from[at + j];
+    transpose<W, Real>(x);
+    if (whole) {
+      unrolled<W>([&](auto lane) { store(rows[lane.value].first + at, x[lane.value]); });
+    } else {
+      for (int lane = 0; lane < W; ++lane) write(rows[lane], at, x[lane]);
+    }
   }
 }
 

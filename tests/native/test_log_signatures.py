@@ -80,6 +80,15 @@ def test_short_windows_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -
         check(steps_of(3, length, basis.channels, dtype), basis, window)
 
 
+@pytest.mark.usefixtures("every_isa")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("basis", [hall(2, 2), hall(6, 2), lyndon(3, 3)], ids=repr)
+def test_windows_in_every_lane_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:
+    """Rows of numbers as short as a vector or not, and the last lanes empty or shorter."""
+    for length, window in [(4, 2), (24, 12), (26, 13), (30, 12)]:
+        check(steps_of(19, length, basis.channels, dtype), basis, window)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("basis", [hall(6, 2), hall(3, 3), lyndon(2, 5)], ids=repr)
 def test_long_windows_are_those_of_torch(basis: LieBasis, dtype: torch.dtype) -> None:
