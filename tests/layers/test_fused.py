@@ -29,6 +29,9 @@ STRUCTURES = [
     sk.JointDPLR(7, 2),
     sk.DiagonalDense(9, 3),
 ]
+TABULATED = [*STRUCTURES, sk.Sparse(4, density=0.9), sk.DPLR(4, 3)]
+"""Those of which only tokens go the short way too: by a matrix for each, which pays for few."""
+
 INITIALS = [sk.FirstInput(), sk.FirstInput(drives=True), sk.Learned()]
 
 
@@ -121,7 +124,7 @@ def test_directions_of_states_beyond_all_numbers_go_the_short_way(calls: list[fl
 
 
 @pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
-@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+@pytest.mark.parametrize("structure", TABULATED, ids=repr)
 def test_directions_of_tokens_go_the_short_way(
     structure: Structure, lengths: list[int] | None, calls: list[float]
 ) -> None:
@@ -194,7 +197,7 @@ def test_solve_takes_half_precision(ways: tuple[list[float], list[float]]) -> No
 
 @pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
-@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+@pytest.mark.parametrize("structure", TABULATED, ids=repr)
 def test_tokens_on_the_short_way_are_their_elements_on_the_long_one(
     structure: Structure, initial: Any, lengths: list[int] | None, calls: list[float]
 ) -> None:
@@ -217,12 +220,14 @@ def test_tokens_on_the_short_way_are_their_elements_on_the_long_one(
 
 
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", [sk.WalshHadamard(8), *TABULATED[-2:]], ids=repr)
 def test_tokens_that_drive_nothing_and_states_go_the_short_way(
-    initial: Any, calls: list[float]
+    structure: Structure, initial: Any, calls: list[float]
 ) -> None:
-    layer = SLiCE(5, sk.WalshHadamard(8), initial=initial).double()
+    layer = SLiCE(5, structure, initial=initial).double()
     table = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     index = torch.tensor([[-1, 2, -1, 1, 0, -1], [2, -1, 0, 1, 1, 0], [1, 0, 2, 0, 1, -1]])
+    index = index.repeat(4, 1)
 
     def in_parts(table: Tensor) -> tuple[Tensor, ...]:
         h, state = layer(sk.Tabulated(table, index[:, :4]), return_state=True)
@@ -236,6 +241,21 @@ def test_tokens_that_drive_nothing_and_states_go_the_short_way(
     found = gradients(in_parts, table, layer)
     assert len(calls) == 2
     torch.testing.assert_close(found, gradients(long, table, layer), rtol=1e-10, atol=1e-10)
+
+
+def test_tokens_too_few_for_matrices_go_the_long_way(calls: list[float]) -> None:
+    layer, table = SLiCE(5, sk.Sparse(4, density=0.9)), torch.randn(3, 5)
+    index = torch.tensor([[0, 2]])
+    torch.testing.assert_close(layer(sk.Tabulated(table, index)), layer(table[index]))
+    assert not calls
+
+
+def test_gradients_of_what_is_not_trained_are_left_out_of_matrices(calls: list[float]) -> None:
+    layer, table = SLiCE(5, sk.Sparse(4, density=0.9)), torch.randn(3, 5)
+    layer.A.requires_grad_(False)
+    layer(sk.Tabulated(table, torch.randint(3, (6, 6)))).sum().backward()
+    assert len(calls) == 1
+    assert layer.A.values.grad is None and layer.start.weight.grad is not None
 
 
 def test_a_table_with_more_rows_than_sequences_starts_on_the_long_way(calls: list[float]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor
 
 from slicekit.checks import Lengths, check_lengths
@@ -23,9 +22,10 @@ from slicekit.native.panels import HALF
 from slicekit.operators import PLAIN, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
-from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
+from slicekit.scans.native.fused import alike, native_scan, only_run, open_to, run_at_once
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import WINDOW
+from slicekit.structures import Structure
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
@@ -73,7 +73,8 @@ def quick_pass(
         if not isinstance(state, State) or state.tensors.keys() != {"hidden"}:
             return None
         start = [state.tensors["hidden"]]
-    known = _look_up(layer, [path[0], *start, *parameters, *path[1:]], state is None)
+    tokens = len(path) > 1
+    known = _look_up(layer, [path[0], *start, *parameters, *path[1:]], state is None, tokens)
     if known is None or known.plan is None:
         return None
     if state is None and type(layer.initial) is Learned:
@@ -86,7 +87,7 @@ def quick_pass(
     return run_at_once(known.plan, ends, operands)
 
 
-def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None:
+def _look_up(layer: "SLiCE", operands: list[Any], begins: bool, tokens: bool) -> _Known | None:
     kept = layer.__dict__
     told = [kept.get(name) for name in (*TOLD, "initial")]
     key = [
@@ -94,6 +95,7 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None
         choice.BACKENDS[0],
         lowering.generation,
         begins,
+        tokens,
         *map(id, told),
         layer._parameters.get("B") is None,
     ]
@@ -103,15 +105,16 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool) -> _Known | None
         key += p.shape, p.dtype
     known = _known.get(layer)
     if known is None or known.key != key:
-        known = _known[layer] = _Known(key, told, *_plan(layer, operands, begins))
+        known = _known[layer] = _Known(key, told, *_plan(layer, operands, begins, tokens))
     return known
 
 
-def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, tuple] | tuple[()]:
+def _plan(
+    layer: "SLiCE", operands: list[Tensor], begins: bool, tokens: bool
+) -> tuple[tuple, tuple] | tuple[()]:
     """Plan and order; nothing where the layer or its input is not plain."""
     drive, initial, structure = layer.drive, layer.initial, layer.structure
-    x, tokens = operands[0], operands[0].ndim == 2 and operands[-1].dtype == torch.int64
-    where = operands[-1] if tokens else x
+    x, where = operands[0], operands[-1] if tokens else operands[0]
     operands = operands[:-1] if tokens else operands
     scan = native_scan(layer.scan)
     if scan is None or layer.B is not None or layer.windowed:
@@ -120,7 +123,8 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
         return ()
     if type(initial) not in (FirstInput, Learned):
         return ()
-    if not alike(x, operands[1:]) or (x.dtype is HALF and (tokens or layer.projective)):
+    floating = [p for p in operands[1:] if p.is_floating_point()]
+    if not alike(x, floating) or (x.dtype is HALF and (tokens or layer.projective)):
         return ()
     if x.ndim != 3 - tokens or x.shape[-1] != layer.channels or 0 in (*x.shape, *where.shape):
         return ()
@@ -129,14 +133,30 @@ def _plan(layer: "SLiCE", operands: list[Tensor], begins: bool) -> tuple[tuple, 
         return ()
     hidden = (structure.dim,) if begins else (where.shape[0], structure.dim)
     starts = [(structure.dim, layer.channels), (structure.dim,)] if affine else [hidden]
-    names = layer.A._names
-    shapes = expected_shapes(structure, layer.channels + 1)
-    if names != tuple(shapes) or [p.shape for p in operands[1:]] != [*starts, *shapes.values()]:
+    names, given = layer.A._names, operands[1 + len(starts) :]
+    if [p.shape for p in operands[1 : 1 + len(starts)]] != starts:
+        return ()
+    if not _expected(structure, layer.channels + 1, names, given):
         return ()
     flow = resolve(structure, layer.flow)
     run = only_run(structure, flow)
     if run is None:
         return ()
+    order = tuple(names.index(name) for name in run.names)
+    counts = (x.shape[0], where.numel()) if tokens else ()
+    if not open_to(run, [given[i] for i in order], layer.channels + 1, counts):
+        return ()
     still = begins and not initial.drives_first
     plan = (structure, run, affine, still, drive.dt, scan.limit, WINDOW * layer.projective)
-    return plan, tuple(names.index(name) for name in run.names)
+    return plan, order
+
+
+def _expected(
+    structure: Structure, channels: int, names: tuple[str, ...], given: list[Tensor]
+) -> bool:
+    """Whether parameters are those of a structure, by their names and shapes."""
+    shapes = expected_shapes(structure, channels)
+    if names != tuple(shapes) or len(names) != len(given):
+        return False
+    pairs = zip(names, given, strict=True)
+    return all(name in structure.ragged or x.shape == shapes[name] for name, x in pairs)

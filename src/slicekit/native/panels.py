@@ -138,6 +138,10 @@ class Panels:
         isa = None if loaded is None else loaded.isa
         return _plan(self.parts, self.state.dtype, path, index, state, settings, isa)
 
+    def worth_keeping(self, limit: int) -> int:
+        """How many numbers of the transitions to keep within so many bytes."""
+        return self.plan.worth_keeping(limit)
+
     def _problem(self) -> _Problem:
         """For the kernel, but for what it writes."""
         plan = self.plan

@@ -56,6 +56,11 @@ class Run(Handled):
     names: tuple[str, ...]
     bounded: tuple[str, ...] = ()
 
+    def named(self, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The parameters of its only part under the names that the structure gives them."""
+        names = (name.rpartition("_")[2] for name in self.names)
+        return dict(zip(names, parameters, strict=True))
+
     def bind(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """The parameters as the kernel takes them, from those of the structure."""
         pairs = zip(self.names, parameters, strict=True)

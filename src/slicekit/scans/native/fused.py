@@ -9,10 +9,11 @@ they are wanted: after an element that drives nothing (a *still* one) stands the
 Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
 Of projective states, divided every `rescale` steps, it gives the directions; see `projective`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
-one panel kernel takes; `passes` takes all others. Both hand the same problem, `Panels`, to the same
-kernel. They are two because of what stands before it: a description that can be traced, checks of
-the state, a source and a list of scans to choose from take half as long again as all of a tiny
-solve does on this way, and a layer's initial state and drive are part of the operator here alone.
+one panel kernel takes, or of whose tokens dense matrices are made; `passes` takes all others. Both
+hand the same problem, `Panels` or `ByMatrices`, to the same kernel. They are two because of what
+stands before it: a description that can be traced, checks of the state, a source and a list of
+scans to choose from take half as long again as all of a tiny solve does on this way, and a layer's
+initial state and drive are part of the operator here alone.
 """
 
 import math
@@ -33,6 +34,7 @@ from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
+from slicekit.scans.native.tokens import ByMatrices, pays
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
@@ -46,11 +48,25 @@ def alike(x: Tensor, others: Sequence[Tensor]) -> bool:
 
 
 def only_run(structure: Structure, flow: Flow) -> Run | None:
-    """The only run of a structure that can't change, if the panel kernel takes it."""
+    """The only run of a structure that can't change, if there is one kernel for it."""
     runs = runs_of(structure, flow) if structure.handle.shared else ""
-    if isinstance(runs, str) or len(runs) != 1 or runs[0].kernel != PANELS or not available():
+    if isinstance(runs, str) or len(runs) != 1 or not available():
         return None
     return runs[0]
+
+
+def open_to(run: Run, parameters: Sequence[Tensor], channels: int, tokens: Sequence[int]) -> bool:
+    """Whether this way takes a run: by panels, or by a table of matrices where that pays.
+
+    Args:
+        run: the only one of a structure.
+        parameters: its own, in order.
+        channels: of the increments.
+        tokens: how many there are in the table, and how many positions; nothing without a table.
+    """
+    if run.kernel == PANELS:
+        return all(x.is_floating_point() for x in parameters)
+    return bool(tokens) and pays(run, run.named(parameters), tokens[0] + 1, channels, tokens[1])
 
 
 def native_scan(scan: Scan | None) -> Native | None:
@@ -110,8 +126,9 @@ def _fitting_run(
     run = handle.known.get(key)
     if run is None and shapes == expected_shapes(structure, channels):
         run = only_run(structure, flow)
-        if run is not None:
-            handle.known[key] = run
+        if run is None or run.kernel != PANELS:
+            return None
+        handle.known[key] = run
     return run
 
 
@@ -179,10 +196,59 @@ class _Pass:
         assert self.index is not None
         return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
 
-    def panels(self, state: Tensor) -> Panels:
-        """The problem of the kernel, from the first state."""
+    def problem(self, state: Tensor) -> "Panels | _TokensByMatrices":
+        """That of the kernel, from the first state."""
+        if self.run.kernel != PANELS:
+            return _TokensByMatrices(self, state)
         given = (self.parameters, self.x, self.index, state, None, self.rescale)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
+
+
+class _TokensByMatrices:
+    """The problem of a pass by one matrix for each token, as `Panels` has it.
+
+    The table has the identity as one more token, which stands for -1 and for a still position.
+    """
+
+    def __init__(self, of: _Pass, state: Tensor) -> None:
+        assert of.index is not None
+        count, channels = of.x.shape
+        self.pace, self.clock = of.pace or 1.0, int(of.pace != 0)
+        table = of.x.new_zeros(count + 1, channels + self.clock)
+        table[:-1, : self.clock] = self.pace
+        torch.mul(of.x, self.pace, out=table[:-1, self.clock :])
+        index = of.index.remainder(count + 1)
+        if of.still:
+            index[:, 0] = count
+        given = (table, index, state.unsqueeze(-1), None, of.rescale)
+        self.inner = ByMatrices(of.run, of.run.named(of.parameters), *given)
+        self.worth_keeping = self.inner.worth_keeping
+
+    def forward(
+        self, kept: Tensor | None, last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """States (batch, length, dim) and factors; no state is bfloat16 that had to be rounded."""
+        assert last is None
+        states, factors = self.inner.forward(kept)
+        return states.squeeze(-1), None if factors is None else factors.squeeze(-1)
+
+    def backward(
+        self,
+        states: Tensor,
+        factors: Tensor | None,
+        kept: Tensor | None,
+        in_states: Tensor,
+        in_last: Tensor | None,
+        *_needed: bool,
+    ) -> tuple[list[Tensor | None], Tensor, Tensor, None]:
+        """Gradients of the parameters, the values of the table, and the state: all of them."""
+        columns = (None if x is None else x.unsqueeze(-1) for x in (factors, in_last))
+        factors, in_last = columns
+        given = (states.unsqueeze(-1), factors, kept, in_states.unsqueeze(-1), in_last)
+        gradients, in_table, in_state, _ = self.inner.backward(*given)
+        in_x = in_table[:-1, self.clock :] * self.pace
+        in_parameters = [gradients.get(name) for name in self.inner.held]
+        return in_parameters, in_x, in_state.squeeze(-1), None
 
 
 def _forward(*args: Any) -> list[Tensor]:
@@ -197,11 +263,11 @@ def _forward(*args: Any) -> list[Tensor]:
     if this.rescale:
         sizes = [powers_of_two(state.abs().amax(1, keepdim=True))]
         state = state / sizes[0]
-    panels = this.panels(state)
-    numbers = panels.plan.worth_keeping(this.limit) if this.keep else 0
+    problem = this.problem(state)
+    numbers = problem.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
-    states, factors = panels.forward(kept[0] if kept else None, last=last)
+    states, factors = problem.forward(kept[0] if kept else None, last=last)
     if this.ends and last is None:
         last = states.select(1, -1).clone()
     scales = []
@@ -227,7 +293,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         states = moved
     state, *kept = rest if this.makes else [this.start[0], *rest]
     in_last = in_ends[0] if this.ends else None
-    in_parameters, in_x, in_state, _ = this.panels(state).backward(
+    in_parameters, in_x, in_state, _ = this.problem(state).backward(
         plain(states),
         factors,
         kept[0] if kept else None,

@@ -2,7 +2,7 @@
 increments or a table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicekit.native.kernel import Differentiable, Kind, plain
 from slicekit.native.panels import Panels
-from slicekit.native.recurrences import GIVEN, SHARED_FACTORS, SPARSE, TABLE, Given, chunk_size
+from slicekit.native.recurrences import GIVEN, SHARED_FACTORS, SPARSE, Given, chunk_size
 from slicekit.scans.base import Passes, input_pullback, input_window, joined
 from slicekit.scans.native import tokens
 from slicekit.scans.native.assignment import PANELS, Run, runs_of
@@ -140,9 +140,10 @@ class MadePasses(Passes):
         if others:
             return 0
         if first.kernel == PANELS:
-            return self._only.plan.worth_keeping(self.size)
-        numbers = self.path.shape[0] * first.dim**2 if self._tabulates(first) else 0
-        return numbers if numbers * self.state.element_size() <= self.size else 0
+            return self._only.worth_keeping(self.size)
+        if not self._tabulates(first):
+            return 0
+        return self._by_matrices(first, self.state, self._dense).worth_keeping(self.size)
 
     @cached_property
     def _only(self) -> Panels:
@@ -171,17 +172,19 @@ class MadePasses(Passes):
         if self.index is None:
             return False
         positions = self.index.numel() * self.state.shape[-1]
-        return tokens.pays(run, self._named(run), self.path, positions)
+        vocabulary, channels = self.path.shape
+        return tokens.pays(run, self._named(run), vocabulary, channels, positions)
+
+    def _by_matrices(self, run: Run, state: Tensor, inputs: Tensor | None) -> tokens.ByMatrices:
+        """The problem of a part that `_tabulates`."""
+        assert self.index is not None
+        given = (self.path, self.index, state, inputs, self.rescale)
+        return tokens.ByMatrices(run, self._named(run), *given)
 
     def _alone(
-        self, run: Run, state: Tensor, inputs: Tensor | None, matrices: Tensor | None
+        self, run: Run, state: Tensor, inputs: Tensor | None
     ) -> tuple[Differentiable, list[Tensor | None]]:
-        """The kernel of a part that no panels take, and its operands.
-
-        By its matrices of all tokens, if they are given; otherwise position by position.
-        """
-        if matrices is not None:
-            return TABLE, [matrices, self.index, state, inputs]
+        """The kernel of a part that no panels take, position by position, and its operands."""
         path = self.path
         if self.index is not None:
             path = path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
@@ -190,7 +193,7 @@ class MadePasses(Passes):
 
     def _named(self, run: Run) -> dict[str, Tensor]:
         """A run's parameters under the names that its structure gives them."""
-        return {name.rpartition("_")[2]: self._made.parameters[name] for name in run.names}
+        return run.named([self._made.parameters[name] for name in run.names])
 
     def multiplies(self) -> bool:
         """Whether a kernel gives the product of all transitions."""
@@ -231,10 +234,10 @@ class MadePasses(Passes):
             panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
             states, divided = panels.forward(kept, made)
             return states, state.new_empty(0) if divided is None else divided
-        matrices = None
         if self._tabulates(run):
-            matrices = tokens.make(run, self._named(run), self.path, kept)
-        kernel, operands = self._alone(run, state, inputs, matrices)
+            states, divided = self._by_matrices(run, state, inputs).forward(kept)
+            return states, state.new_empty(0) if divided is None else divided
+        kernel, operands = self._alone(run, state, inputs)
         states, factors, *_ = kernel.forward(self.rescale, operands)
         if self.rescale:  # one for all rows
             factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
@@ -294,26 +297,29 @@ class MadePasses(Passes):
                 states, factors, kept, in_states, in_last, wanted, trained
             )
             return dict(zip(run.names, in_parameters, strict=True)), moved, first, driven
+        held = self._named(run)
+        if self._tabulates(run):
+            by_matrices = self._by_matrices(run, state, inputs)
+            in_run, moved, first, driven = by_matrices.backward(
+                states, factors, kept, in_states, in_last
+            )
+            return _renamed(run, held, in_run), moved, first, driven
         in_last = torch.zeros_like(state) if in_last is None else in_last
         if self.rescale:
             factors = factors[:, :, 0]
-        matrices = None if kept is None else kept.view(-1, run.dim, run.dim)
-        if matrices is None and self._tabulates(run):
-            matrices = tokens.make(run, self._named(run), self.path, None)
-        kernel, operands = self._alone(run, state, inputs, matrices)
-        results = [states, factors, None][: len(kernel.task.results)]
-        plan = (self.rescale, operands, results, (in_states, in_last), [])
+        kernel, operands = self._alone(run, state, inputs)
+        plan = (self.rescale, operands, [states, factors, None], (in_states, in_last), [])
         gradients: dict[str, Any] = dict(
             zip(kernel.task.operands, kernel.backward(*plan), strict=True)
         )
-        first, driven = gradients["state"], gradients["inputs"]
-        held = self._named(run)
-        if matrices is not None:
-            gradients, moved = tokens.pull(run, held, self.path, gradients["matrices"])
-        else:
-            moved = gradients["increments"]
-        if matrices is None and self.index is not None:
+        first, driven, moved = (gradients[name] for name in ("state", "inputs", "increments"))
+        if self.index is not None:
             flat = self.index.reshape(-1)
             moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
-        pairs = zip(run.names, map(gradients.get, held), strict=True)
-        return {name: x for name, x in pairs if x is not None}, moved, first, driven
+        return _renamed(run, held, gradients), moved, first, driven
+
+
+def _renamed(run: Run, held: Iterable[str], gradients: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Gradients under the names of a run, from those that its structure gives them."""
+    pairs = zip(run.names, map(gradients.get, held), strict=True)
+    return {name: x for name, x in pairs if x is not None}

@@ -12,6 +12,8 @@ Glossary: table is Δω of every token, (vocabulary, channels); matrices are the
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from slicekit.flows import Euler
 from slicekit.native import available
 from slicekit.native.kernel import Kind, plain
 from slicekit.native.panels import MOST_RANK
-from slicekit.native.recurrences import SPARSE_SUMS
+from slicekit.native.recurrences import SPARSE_SUMS, TABLE
 from slicekit.scans.native.assignment import Run, why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
@@ -41,16 +43,15 @@ MOST_TOKENS = 512
 """Rows of a table up to which the product with unit vectors is no matter."""
 
 
-def pays(run: Run, held: dict[str, Tensor], table: Tensor, positions: int) -> bool:
+def pays(run: Run, held: dict[str, Tensor], vocabulary: int, channels: int, positions: int) -> bool:
     """Whether a table of dense matrices is cheaper than each position's own sum over channels.
 
     Args:
         run: a part that no panels take: sparse, or with shared factors.
         held: its parameters under the names that its structure gives them.
-        table: (vocabulary, channels).
+        vocabulary, channels: of the table.
         positions: batch x length x columns of the states.
     """
-    vocabulary, channels = table.shape
     square = run.dim**2
     if vocabulary * square > LARGEST:
         return False
@@ -65,7 +66,8 @@ def make(run: Run, held: dict[str, Tensor], table: Tensor, kept: Tensor | None) 
     """The matrices (vocabulary, dim, dim), in the memory that is to keep them if there is one.
 
     Args:
-        run, held, table: as in `pays`.
+        run, held: as in `pays`.
+        table: (vocabulary, channels).
         kept: (vocabulary x dim²,) or None.
     """
     numbers = table.new_empty(table.shape[0] * run.dim**2) if kept is None else kept
@@ -102,6 +104,68 @@ def pull(
             torch.sum(in_products * right[:, j, None], -1, out=in_left[:, j, rows])
     gradients = {"left": in_left.mT.contiguous(), "right": in_right.mT.contiguous()}
     return gradients | {"diagonal": table.t() @ diagonal}, moved
+
+
+@dataclass(eq=False)
+class ByMatrices:
+    """A recurrence by the dense matrices of tokens: h_{l+1} = h_l + A_v h_l + u_l.
+
+    Attributes:
+        run, held, table: as in `make`.
+        index: (batch, length) rows of the table.
+        state: (batch, dim, columns).
+        inputs: (batch, length, dim, columns) or None.
+        rescale: steps between two divisions of the state; 0 for none.
+    """
+
+    run: Run
+    held: dict[str, Tensor]
+    table: Tensor
+    index: Tensor
+    state: Tensor
+    inputs: Tensor | None
+    rescale: int
+
+    def worth_keeping(self, limit: int) -> int:
+        """How many numbers of the matrices to keep within so many bytes: all or none."""
+        numbers = self.table.shape[0] * self.run.dim**2
+        return numbers if numbers * self.table.element_size() <= limit else 0
+
+    def forward(self, kept: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """States (batch, length, dim, columns) and factors, as `Panels.forward` gives them."""
+        matrices = make(self.run, self.held, self.table, kept)
+        states, factors = TABLE.forward(self.rescale, self._operands(matrices))
+        if not self.rescale:
+            return states, None
+        return states, factors.unsqueeze(2).repeat(1, 1, self.run.dim, 1)  # one for all rows
+
+    def backward(
+        self,
+        states: Tensor,
+        factors: Tensor | None,
+        kept: Tensor | None,
+        in_states: Tensor,
+        in_last: Tensor | None,
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
+        """Gradients of the parameters by name, of the table, the state and the inputs."""
+        if kept is None:
+            matrices = make(self.run, self.held, self.table, None)
+        else:
+            matrices = kept.view(-1, self.run.dim, self.run.dim)
+        divided = self.state.new_empty(0)
+        if self.rescale:
+            assert factors is not None
+            divided = plain(factors[:, :, 0])
+        in_last = torch.zeros_like(self.state) if in_last is None else in_last
+        given = (self._operands(matrices), [states, divided], (in_states, in_last), [])
+        in_matrices, _, *moved = TABLE.backward(self.rescale, *given)
+        in_state, in_inputs = moved
+        assert in_matrices is not None and in_state is not None
+        gradients, in_table = pull(self.run, self.held, self.table, in_matrices)
+        return gradients, in_table, in_state, in_inputs
+
+    def _operands(self, matrices: Tensor) -> list[Any]:
+        return [matrices, self.index, self.state, self.inputs]
 
 
 def _sparse(held: dict[str, Tensor], table: Tensor) -> list[Tensor]:
