@@ -64,7 +64,7 @@ class Rows {
   Rows(Workspace &space, const slicekit_sparse_table &problem) : n_(problem) {
     begins_ = space.take<int64_t>(n_.channels);
     ends_ = space.take<int64_t>(n_.channels);
-    entries_ = space.take<Real>(n_.dim * S);
+    entries_ = space.take<Real>(round_up(n_.dim, LANES<Real>) * S);
     in_increments_ = space.take<Real>(strips<Real>(n_) * n_.channels * S);
   }
 
@@ -148,14 +148,35 @@ class Rows {
     }
   }
 
-  // Moves every channel on to its entries of row r.
+  // Places that are looked at together.
+  static constexpr int64_t AT_ONCE = 16;
+
+  // Moves every channel on to its entries of row r, and asks for those of the next.
   void next_row(int64_t r) {
     for (int64_t i = 0; i < n_.channels; ++i) {
-      const int64_t stop = (i * n_.dim + r + 1) * n_.dim;
-      int64_t k = begins_[i] = ends_[i];
-      while (k < n_.kept && n_.places[k] < stop) ++k;
-      ends_[i] = k;
+      const int64_t k = begins_[i] = ends_[i];
+      const int64_t count = count_below(k, (i * n_.dim + r + 1) * n_.dim);
+      ends_[i] = k + count;
+      ask_for(n_.places + k + count, AT_ONCE);
+      ask_for(static_cast<const Real *>(n_.values) + k + count, AT_ONCE);
     }
+  }
+
+  // How many places from the k-th on are below `stop`: there are few, and without a branch by which to
+  // guess where they end.
+  int64_t count_below(int64_t k, int64_t stop) const {
+    const int64_t first = k;
+    for (; k + AT_ONCE <= n_.kept; k += AT_ONCE) {
+      int64_t below = 0;
+#pragma GCC unroll 4
+      for (int64_t half = AT_ONCE / 2; half; half /= 2) {
+        below += half * (n_.places[k + below + half - 1] < stop);
+      }
+      below += n_.places[k + below] < stop;
+      if (below < AT_ONCE) return k + below - first;
+    }
+    while (k < n_.kept && n_.places[k] < stop) ++k;
+    return k - first;
   }
 
   // Calls f(channel, its first place in row r, beyond its last, the place of column 0).
@@ -172,8 +193,10 @@ class Rows {
     Real *row = static_cast<Real *>(n_.matrices) + s * S * apart + r * n_.dim;
     each_square<Real>(n_.dim, tokens, [&](int64_t c, int64_t l, bool full) {
       if (full) return transpose_square<Real>(entries_ + c * S + l, S, row + l * apart + c, apart);
+      Real square[L * L];
+      transpose_square<Real>(entries_ + c * S + l, S, square, L);
       for (int64_t v = l; v < least(l + L, tokens); ++v) {
-        for (int64_t e = c; e < least(c + L, n_.dim); ++e) row[v * apart + e] = entries_[e * S + v];
+        copy(square + (v - l) * L, least(L, n_.dim - c), row + v * apart + c);
       }
     });
   }
@@ -185,10 +208,17 @@ class Rows {
       if (c + L <= n_.dim && l + L <= tokens) {
         return transpose_square<Real>(row + l * apart + c, apart, entries_ + c * S + l, S);
       }
-      for (int64_t e = c; e < least(c + L, n_.dim); ++e) {
-        for (int64_t v = l; v < l + L; ++v) entries_[e * S + v] = v < tokens ? row[v * apart + e] : Real(0);
+      Real square[L * L] = {};
+      for (int64_t v = l; v < least(l + L, tokens); ++v) {
+        copy(row + v * apart + c, least(L, n_.dim - c), square + (v - l) * L);
       }
+      transpose_square<Real>(square, L, entries_ + c * S + l, S);
     });
+  }
+
+  static SLICEKIT_INLINE void copy(const Real *from, int64_t count, Real *to) {
+    if (count == L) return (void)__builtin_memcpy(to, from, L * sizeof(Real));
+    for (int64_t e = 0; e < count; ++e) to[e] = from[e];
   }
 
   const slicekit_sparse_table &n_;
