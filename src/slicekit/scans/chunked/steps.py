@@ -87,14 +87,15 @@ class StepPasses(Passes):
             whole = kept[number * share : (number + 1) * share]
             given = source.window(0, 1).with_tensors(tuple(whole)) if share else None
             chunk, pullback = source.window_with_pullback(start, stop, given)
-            moved = in_outputs[:, start:stop].transpose(0, 1)
+            in_states = in_outputs[:, start:stop].transpose(0, 1)
             if self.readout is None:
-                before, in_states = self._from_states(saved[0], start, stop, moved)
+                first = saved[0][:, start - 1] if start else self.state
+                states = saved[0][:, start:stop].transpose(0, 1)
             else:
-                before, in_states, in_query = self._from_readout(
-                    chunk, saved[3][number], start, moved
-                )
+                first = saved[3][number]
+                states, in_states, in_query = self._behind_readout(chunk, first, start, in_states)
                 in_readout[0][:, start:stop] = in_query.transpose(0, 1)
+            before = torch.cat([first.unsqueeze(0), states[:-1]])
             for step in range(start, stop):
                 if _divides(step, self.rescale):
                     before[step - start] /= factors[:, step // self.rescale]
@@ -108,38 +109,22 @@ class StepPasses(Passes):
         gradients = (*made, carry, *in_inputs, *in_readout)
         return [x.contiguous() for x in gradients]
 
-    def _from_states(
-        self, states: Tensor, start: int, stop: int, moved: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """States before each step of a chunk, and the gradients that its states have themselves.
-
-        Args:
-            states: (batch, length, dim, columns), all of them.
-            moved: (steps, batch, dim, columns), the gradients given.
-        """
-        before = states.new_empty(moved.shape)
-        before[0] = states[:, start - 1] if start else self.state
-        before[1:] = states[:, start : stop - 1].transpose(0, 1)
-        return before, _after_zero(moved)
-
-    def _from_readout(
-        self, chunk: Transition, first: Tensor, start: int, moved: Tensor
+    def _behind_readout(
+        self, chunk: Transition, first: Tensor, start: int, in_outputs: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same where the states were not stored, and the gradient of the readout.
+        """The states of a chunk, which were not stored; their gradients, and that of the readout.
 
         Args:
             first: (batch, dim, columns), the state at the chunk's beginning.
-            moved: (steps, batch, columns), the gradients given.
+            in_outputs: (steps, batch, columns).
         """
         assert self.readout is not None
-        stop = start + moved.shape[0]
-        states = first.new_empty(moved.shape[0], *first.shape)
+        stop = start + in_outputs.shape[0]
+        states = first.new_empty(in_outputs.shape[0], *first.shape)
         run(chunk, first, input_window(self.inputs, start, stop), states)
-        before = torch.cat([first.unsqueeze(0), states[:-1]])
         query = self.readout[:, start:stop].transpose(0, 1)
-        in_states = _after_zero(query.conj().unsqueeze(-1) * moved.unsqueeze(-2))
-        in_query = (states.conj() @ moved.unsqueeze(-1)).squeeze(-1)
-        return before, in_states, in_query
+        in_states = query.conj().unsqueeze(-1) * in_outputs.unsqueeze(-2)
+        return states, in_states, (states.conj() @ in_outputs.unsqueeze(-1)).squeeze(-1)
 
 
 def _divides(step: int, rescale: int) -> bool:
@@ -170,29 +155,20 @@ def _adjoint(
     Args:
         first: the chunk's first step.
         carry: gradient of the last state from later steps.
-        in_states: (1 + steps, batch, dim, columns): zero, then the states' own gradients.
+        in_states: (steps, batch, dim, columns), the states' own gradients.
         factors: (batch, windows, dim, columns), by which states were divided.
     """
-    cotangents = torch.empty_like(in_states)
+    cotangents = in_states.new_empty(in_states.shape[0] + 1, *in_states.shape[1:])
     for part, transition in reversed(list(_parts(chunk, first, rescale))):
         # Row t of `rows` is the state before step t: its own gradient, and what step t passes back.
-        rows = cotangents[part.start : part.stop + 1]
-        torch.add(in_states[part.stop], carry, out=rows[-1])
+        rows, own = cotangents[part.start : part.stop + 1], in_states[part]
+        torch.add(own[-1], carry, out=rows[-1])
         star = transition.adjoint()
         assert isinstance(star, Transition)
-        earlier = in_states[part]
-        if part.start:
-            earlier = torch.cat([torch.zeros_like(in_states[:1]), earlier[1:]])
+        earlier = torch.cat([torch.zeros_like(own[:1]), own[:-1]])
         run(star, rows[-1], earlier, rows[:-1], reverse=True)
         carry = rows[0]
         if _divides(first + part.start, rescale):
             carry = carry / factors[:, (first + part.start) // rescale]
             carry = without_tiny(carry, FLOOR[factors.dtype])
     return cotangents[1:], carry
-
-
-def _after_zero(x: Tensor) -> Tensor:
-    result = x.new_empty(x.shape[0] + 1, *x.shape[1:])
-    result[0] = 0
-    result[1:] = x
-    return result
