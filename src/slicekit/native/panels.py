@@ -145,7 +145,9 @@ class Panels:
     def _problem(self) -> _Problem:
         """For the kernel, but for what it writes."""
         plan = self.plan
-        problem = plan.problem(self.parameters)
+        problem = _Problem.from_buffer_copy(plan.sizes)
+        problem.parameters = plan.pointers(self.parameters)
+        problem.threads = threads(plan.work)
         arrays = {"increments": self.increments, "state": self.state}
         fill(problem, plan.expected, arrays | {"index": self.index, "inputs": self.inputs})
         return problem
@@ -332,13 +334,6 @@ class Plan:
         size = numbers * self.sizes.real
         fewest = 0 if self.sizes.vocabulary else FEWEST[size > CACHED]
         return numbers if size <= limit and self.sizes.channels >= fewest else 0
-
-    def problem(self, parameters: Sequence[Tensor]) -> _Problem:
-        """A problem of these sizes; all arrays but the parameters are to be set."""
-        problem = _Problem.from_buffer_copy(self.sizes)
-        problem.parameters = self.pointers(parameters)
-        problem.threads = threads(self.work)
-        return problem
 
     def pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
         """Three for each part, null where it has fewer parameters."""

@@ -114,12 +114,12 @@ class Solution:
 
     @classmethod
     def from_directions(
-        cls, recurrence: Recurrence, directions: Tensor, last: Tensor, log_norm: Tensor
+        cls, recurrence: Recurrence, directions: Tensor, log_norm: Tensor
     ) -> "Solution":
         """Of a projective recurrence, from log-norms that do not count the initial state's."""
         assert recurrence.log_norm is not None
         log_norm = log_norm + recurrence.log_norm.unsqueeze(1)
-        return cls(directions, last, log_norm, log_norm[:, -1])
+        return cls(directions, directions[:, -1].clone(), log_norm, log_norm[:, -1])
 
 
 class Scan(ABC):
@@ -183,11 +183,6 @@ class Passes(ABC):
         """Give it its key."""
         cls.key = f"{cls.__module__}:{cls.__qualname__}"
 
-    @property
-    def length(self) -> int:
-        """Number of steps."""
-        return self.source.length
-
     @abstractmethod
     def forward(self, keep: bool) -> list[Tensor]:
         """Run all steps.
@@ -226,21 +221,21 @@ class Passes(ABC):
     def output_shape(self) -> tuple[int, ...]:
         """Batch first: states, or what a readout makes of them."""
         batch, dim, columns = self.state.shape
-        length = self.length
-        return (batch, length, dim, columns) if self.readout is None else (batch, length, columns)
+        shape = (dim, columns) if self.readout is None else (columns,)
+        return (batch, self.source.length, *shape)
 
     def factor_shape(self) -> tuple[int, ...]:
         """(batch, windows, dim, columns), or nothing."""
         if not self.rescale:
             return (0,)
         batch, dim, columns = self.state.shape
-        return (batch, windows(self.length, self.rescale), dim, columns)
+        return (batch, windows(self.source.length, self.rescale), dim, columns)
 
     def start_shape(self) -> tuple[int, ...]:
         """(chunks, batch, dim, columns) with a readout, otherwise nothing."""
         if self.readout is None:
             return (0,)
-        return (-(-self.length // self.chunk_size()), *self.state.shape)
+        return (-(-self.source.length // self.chunk_size()), *self.state.shape)
 
     def chunk_size(self) -> int:
         """Steps between two states that are stored where a readout hides the others."""

@@ -32,10 +32,10 @@ def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> S
     keep = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     keep = keep and any(x.requires_grad for x in operands)
     plan = (passes, *source.recipe, len(source.tensors), len(inputs), size, rescale, keep)
-    outputs, last, log_norm = SCAN(plan, operands)[:3]
+    results = SCAN(plan, operands)[:2]
     if recurrence.projective:
-        return Solution.from_directions(recurrence, outputs, last, log_norm)
-    return Solution(outputs, last)
+        return Solution.from_directions(recurrence, *results)
+    return Solution(*results)
 
 
 def _passes(*plan: Any) -> Passes:
@@ -51,14 +51,14 @@ def _passes(*plan: Any) -> Passes:
 
 
 def _forward(*args: Any) -> list[Tensor]:
-    """Outputs, the last of them, and log-norms if projective; then what `_backward` needs."""
+    """Outputs, and the last state, or log-norms if projective; then what `_backward` needs."""
     *_, rescale, keep, _ = args
     passes = _passes(*args)
     states, last, factors, *rest = passes.forward(keep and passes.keeps())
     if not rescale:
         return [states, last, factors, *rest]
     direction, log_norms, norms, peaks = directions(states, factors, rescale)
-    return [direction, direction[:, -1].clone(), log_norms, norms, peaks, states, factors, *rest]
+    return [direction, log_norms, norms, peaks, states, factors, *rest]
 
 
 def _shapes(*args: Any) -> list[Tensor]:
@@ -78,30 +78,21 @@ def _shapes(*args: Any) -> list[Tensor]:
     columns = (shape[0], shape[1], shape[3])
     log_norms, norms = (state.new_empty(columns, dtype=real) for _ in range(2))
     peaks = state.new_empty(columns, dtype=torch.int64)
-    return [outputs, last, log_norms, norms, peaks, torch.empty_like(outputs), factors, *rest]
+    return [outputs, log_norms, norms, peaks, torch.empty_like(outputs), factors, *rest]
 
 
 def _backward(*args: Any) -> list[Tensor]:
     *_, rescale, _, _ = plan = args[:-3]
-    saved, cotangents, needed = args[-3:]
+    saved, (in_outputs, in_second), needed = args[-3:]
     passes = _passes(*plan)
-    in_outputs, in_last, *in_log_norms = cotangents
     if in_outputs is None:
         in_outputs = torch.zeros_like(saved[0])
     if rescale:
-        direction, last, log_norms, norms, peaks, states, factors, *rest = saved
-        whole = in_outputs.clone()
-        if in_last is not None:
-            whole[:, -1] += in_last
-        (pulled,) = in_log_norms
-        pulled = torch.zeros_like(log_norms) if pulled is None else pulled
-        in_outputs = pull_directions(direction, norms, peaks, factors, rescale, whole, pulled)
-        saved, in_last = [states, last, factors, *rest], None
-    return passes.backward(list(saved), in_outputs, in_last, needed)
-
-
-def _differentiable(*plan: Any) -> int:
-    return 3 if plan[-2] else 2
+        direction, log_norms, norms, peaks, states, factors, *rest = saved
+        given = (in_outputs, torch.zeros_like(log_norms) if in_second is None else in_second)
+        in_outputs = pull_directions(direction, norms, peaks, factors, rescale, *given)
+        saved, in_second = [states, states[:, -1], factors, *rest], None
+    return passes.backward(list(saved), in_outputs, in_second, needed)
 
 
 def _flops(*plan: Any) -> int:
@@ -129,7 +120,7 @@ SCAN = Operator(
     _shapes,
     _backward,
     flops=_flops,
-    outputs=_differentiable,
+    outputs=2,
     partial=True,
     subject="Chunked() and Native() give",
     advice="use scan=Recurrent(), where a scan can be chosen",

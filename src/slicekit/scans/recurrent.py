@@ -35,4 +35,4 @@ class Recurrent(Scan):
             return Solution(torch.stack(outputs, 1), state)
         divided = torch.stack(factors, 1)
         directions, log_norm = differentiable_directions(torch.stack(outputs, 1), divided, WINDOW)
-        return Solution.from_directions(recurrence, directions, directions[:, -1], log_norm)
+        return Solution.from_directions(recurrence, directions, log_norm)

@@ -69,7 +69,7 @@ class ProductPasses(Passes):
 
     def _steps(self) -> int:
         """Steps in a chunk, no more than there are."""
-        return min(self.chunk_size(), 1 << (self.length - 1).bit_length())
+        return min(self.chunk_size(), 1 << (self.source.length - 1).bit_length())
 
     def forward(self, keep: bool) -> list[Tensor]:
         """Run all steps: outputs, last state, no factors, first states of chunks, and inverses."""
@@ -111,8 +111,8 @@ class ProductPasses(Passes):
         size = self._steps()
         numbers = max(1, batch * size * dim * (self.rank + 1))
         count = max(1, GROUP_NUMBERS // numbers)
-        starts = range(0, self.length, size * count)
-        return [_Window(x, min(x + size * count, self.length), size) for x in starts]
+        starts = range(0, self.source.length, size * count)
+        return [_Window(x, min(x + size * count, self.source.length), size) for x in starts]
 
     def _chunks(
         self, window: "_Window", differentiated: bool, inverse: Tensor | None = None

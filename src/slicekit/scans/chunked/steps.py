@@ -29,7 +29,7 @@ class StepPasses(Passes):
 
     def chunks(self) -> list[tuple[int, int]]:
         """First step of every chunk, and the one after its last."""
-        length, size = self.length, self.chunk_size()
+        length, size = self.source.length, self.chunk_size()
         return [(start, min(start + size, length)) for start in range(0, length, size)]
 
     def keeps(self) -> bool:

@@ -158,7 +158,7 @@ class MadePasses(Passes):
     @cached_property
     def _dense(self) -> Tensor | None:
         """Affine inputs (batch, length, dim, columns)."""
-        window = input_window(self.inputs, 0, self.length)
+        window = input_window(self.inputs, 0, self.source.length)
         return None if window is None else plain(window.transpose(0, 1))
 
     def _rows(self, x: Tensor | None, axis: int) -> Sequence[Any]:
@@ -274,7 +274,7 @@ class MadePasses(Passes):
         in_inputs: tuple[Tensor, ...] = ()
         if self.inputs:
             dense = joined(in_dense, 2).transpose(0, 1)
-            in_inputs = input_pullback(self.inputs, 0, self.length, dense)
+            in_inputs = input_pullback(self.inputs, 0, self.source.length, dense)
         tail += [joined(in_state, 1), *(x.contiguous() for x in in_inputs)]
         return [*tensors, *in_path, *tail]
 
