@@ -99,7 +99,7 @@ def plain(passes: GivenPasses) -> tuple[Tensor, Tensor, Tensor]:
     dense = passes.inputs[0] if passes.inputs else None
     if len(passes.inputs) == 2:
         dense = passes.inputs[0].unsqueeze(-1) * passes.inputs[1].unsqueeze(-2)
-    for t in range(passes.length):
+    for t in range(passes.source.length):
         if passes.rescale and t % passes.rescale == 0:
             factors.append(divisor(passes.transition, state.detach(), t))
             state = state / factors[-1]

@@ -2,7 +2,6 @@
 runs transitions that someone else made.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -90,8 +89,7 @@ def solve(
         source: Source = with_kernel(table) if scan is None else table
     else:
         source = Made(structure, flow, parameters, path)
-    state = _State.of(initial_state, source, path)
-    return _run(source, state, scan, inputs, None, lengths, increments.dtype)
+    return _run(source, initial_state, path, scan, inputs, None, lengths, increments.dtype)
 
 
 def _checked(
@@ -196,91 +194,88 @@ def propagate(
         lengths = check_lengths(lengths, batch, length, device=first.device)
         transitions = transitions.where(valid_mask(lengths, length))
     source, like = FromTransitions(transitions), transitions.tensors()[0]
-    state = _State.of(initial_state, source, like)
     if readout is not None:
         check_shape("readout", readout, (batch, length, transitions.dim))
-        if state.log_norm is not None:
+        if isinstance(initial_state, Projective):
             raise ValueError("readout with a Projective initial_state; read out its direction")
         readout = cast("readout", readout, like.dtype)
         readout = readout if lengths is None else mask_past_end(readout, lengths)
-    return _run(source, state, scan, inputs, readout, lengths, given)
+    return _run(source, initial_state, like, scan, inputs, readout, lengths, given)
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """An initial state in the form that scans take, (batch, dim, columns)."""
-
-    columns: Tensor
-    matrix: bool
-    log_norm: Tensor | None
-
-    @classmethod
-    def of(cls, given: Tensor | Projective, source: Source, like: Tensor | Tabulated) -> "_State":
-        """Of a source whose path, or transitions, have some dtype and device."""
-        batch, dim = source.batch, source.dim
-        state = given.direction if isinstance(given, Projective) else given
-        matrix = isinstance(state, Tensor) and state.ndim == 3
-        shape = (batch, dim, "columns") if matrix else (batch, dim)
-        check_shape("initial_state", state, shape)
-        check_same_device("initial_state", state, "increments or transitions", like)
-        state = cast("initial_state", state, like.dtype)
-        columns = state if matrix else state.unsqueeze(-1)
-        if not isinstance(given, Projective):
-            return cls(columns, matrix, None)
-        direction, log_norm = normalise(columns)
-        check_shape("initial_state.log_norm", given.log_norm, (batch, "columns")[: 1 + matrix])
-        before = given.log_norm if matrix else given.log_norm.unsqueeze(-1)
-        return cls(direction, matrix, log_norm + before)
-
-    def plain(self, columns: Tensor) -> Tensor:
-        return columns if self.matrix else columns.squeeze(-1)
+def _start(
+    given: Tensor | Projective, source: Source, like: Tensor | Tabulated
+) -> tuple[Tensor, Tensor | None, bool]:
+    """An initial state as scans take it, (batch, dim, columns), its log-norm if it is projective,
+    and whether it is a matrix; `like` is the path, or transitions.
+    """
+    batch, dim = source.batch, source.dim
+    state = given.direction if isinstance(given, Projective) else given
+    matrix = isinstance(state, Tensor) and state.ndim == 3
+    check_shape("initial_state", state, (batch, dim, "columns")[: 2 + matrix])
+    check_same_device("initial_state", state, "increments or transitions", like)
+    state = cast("initial_state", state, like.dtype)
+    state = state if matrix else state.unsqueeze(-1)
+    if not isinstance(given, Projective):
+        return state, None, matrix
+    direction, log_norm = normalise(state)
+    check_shape("initial_state.log_norm", given.log_norm, (batch, "columns")[: 1 + matrix])
+    before = given.log_norm if matrix else given.log_norm.unsqueeze(-1)
+    return direction, log_norm + before, matrix
 
 
 def _run(
     source: Source,
-    state: _State,
+    initial_state: Tensor | Projective,
+    like: Tensor | Tabulated,
     scan: Scan | None,
     inputs: Tensor | Outer | None,
     readout: Tensor | None,
     lengths: Tensor | None,
     dtype: torch.dtype,
 ) -> Any:
-    projective = state.log_norm is not None
+    state, log_norm, matrix = _start(initial_state, source, like)
     if scan is not None and not isinstance(scan, Scan):
         raise TypeError(f"scan={scan!r}; expected a scan such as Native() or Recurrent(), or None")
-    if inputs is not None and projective:
+    if inputs is not None and log_norm is not None:
         raise ValueError(
             "inputs with a Projective initial_state: an affine recurrence does not only scale, "
             "so direction and norm can't be carried apart"
         )
-    driven = _inputs(inputs, source, state, lengths)
-    recurrence = Recurrence(source, state.columns, driven, readout, state.log_norm)
-    with autocast_off(state.columns.device):
+    driven = _inputs(inputs, source, state, matrix, lengths)
+    recurrence = Recurrence(source, state, driven, readout, log_norm)
+    with autocast_off(state.device):
         scan = fastest(recurrence) if scan is None else taken(scan, recurrence, " (asked for)")
         solution = scan.run(recurrence)
-    if not projective:
-        outputs = state.plain(solution.outputs)
-        return outputs.to(dtype), state.plain(solution.last)
-    assert solution.log_norm is not None and solution.last_log_norm is not None
-    states = Projective(state.plain(solution.outputs).to(dtype), state.plain(solution.log_norm))
-    return states, Projective(state.plain(solution.last), state.plain(solution.last_log_norm))
+    found: list[Any] = [solution.outputs, solution.last]
+    if log_norm is not None:
+        found += solution.log_norm, solution.last_log_norm
+    outputs, last, *log_norms = found if matrix else [x.squeeze(-1) for x in found]
+    outputs = outputs.to(dtype)
+    if log_norm is None:
+        return outputs, last
+    return Projective(outputs, log_norms[0]), Projective(last, log_norms[1])
 
 
 def _inputs(
-    inputs: Tensor | Outer | None, source: Source, state: _State, lengths: Tensor | None
+    inputs: Tensor | Outer | None,
+    source: Source,
+    state: Tensor,
+    matrix: bool,
+    lengths: Tensor | None,
 ) -> Tensor | Outer | None:
     """Affine inputs, checked, zero past the end, and (batch, length, dim, columns) if dense."""
     if inputs is None:
         return None
     batch, length, dim = source.batch, source.length, source.dim
-    columns = state.columns.shape[-1]
+    columns = state.shape[-1]
 
     def ready(name: str, x: Tensor) -> Tensor:
-        x = cast(name, x, state.columns.dtype)
+        x = cast(name, x, state.dtype)
         return x if lengths is None else mask_past_end(x, lengths)
 
     if isinstance(inputs, Outer):
-        if not state.matrix:
+        if not matrix:
             raise ValueError(
                 "inputs is Outer, which drives matrix states; expected initial_state of shape "
                 f"({batch}, {dim}, columns), got ({batch}, {dim})"
@@ -288,7 +283,6 @@ def _inputs(
         check_shape("inputs.left", inputs.left, (batch, length, dim))
         check_shape("inputs.right", inputs.right, (batch, length, columns))
         return Outer(ready("inputs.left", inputs.left), ready("inputs.right", inputs.right))
-    shape = (batch, length, dim, columns) if state.matrix else (batch, length, dim)
-    check_shape("inputs", inputs, shape)
+    check_shape("inputs", inputs, (batch, length, dim, columns)[: 3 + matrix])
     dense = ready("inputs", inputs)
-    return dense if state.matrix else dense.unsqueeze(-1)
+    return dense if matrix else dense.unsqueeze(-1)

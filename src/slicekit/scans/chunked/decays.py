@@ -26,34 +26,21 @@ from torch import Tensor
 class Decays:
     """Chunks with their gates, reads and writes.
 
+    `decayed` says what the steps are to each other: scores (chunks, kinds, size, kinds, size) by
+    read and write, reach as `reads`, lasting as `writes`, and total (chunks, 1) or (chunks, dim).
+    `pullback` takes the gradients of these four to those of gates, reads and writes.
+
     Attributes:
         gates: (chunks, size, 1), or (chunks, size, dim) if every row has its own.
         reads: (chunks, kinds, size, dim), the readout last.
         writes: (chunks, kinds, size, dim).
-        differentiated: whether `pullback` will be called.
+        differentiated: whether `pullback` follows.
     """
 
     gates: Tensor
     reads: Tensor
     writes: Tensor
     differentiated: bool
-
-    def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the steps are to each other.
-
-        Returns:
-            scores: (chunks, kinds, size, kinds, size), by read and write.
-            reach: as `reads`.
-            lasting: as `writes`.
-            total: (chunks, 1) or (chunks, dim).
-        """
-        raise NotImplementedError
-
-    def pullback(
-        self, in_scores: Tensor, in_reach: Tensor, in_lasting: Tensor, in_total: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of gates, reads and writes from those of what `decayed` returned."""
-        raise NotImplementedError
 
     def system(self, scores: Tensor) -> Tensor:
         """Scores of all kinds but the last, in double precision: (chunks, r, size, r, size).
@@ -225,9 +212,3 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 
 def _column_dot(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-2, keepdim=True)
-
-
-def decays(gates: Tensor, reads: Tensor, writes: Tensor, differentiated: bool) -> Decays:
-    """By the number of gates a step."""
-    kind = ScalarDecays if gates.shape[-1] == 1 else VectorDecays
-    return kind(gates, reads, writes, differentiated)

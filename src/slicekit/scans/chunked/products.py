@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from slicekit.scans.base import Passes
-from slicekit.scans.chunked.decays import Decays, decays
+from slicekit.scans.chunked.decays import ScalarDecays, VectorDecays
 
 CHUNK, WIDE_CHUNK, WIDE = 32, 64, 64
 """Steps in a chunk, if not asked for otherwise; with diagonals of this size or more, the latter."""
@@ -124,8 +124,9 @@ class ProductPasses(Passes):
         if thin:
             left, right = (window.take(x).movedim(-1, 1) for x in thin)
             reads, writes = torch.cat([right, reads], 1), torch.cat([left, writes], 1)
-        reached = decays(window.take(diagonal, 1.0), reads, writes, differentiated)
-        return OuterChunks(reached, window.take(self.inputs[1]), window.count, inverse)
+        kind = ScalarDecays if diagonal.shape[-1] == 1 else VectorDecays
+        decays = kind(window.take(diagonal, 1.0), reads, writes, differentiated)
+        return OuterChunks(decays, window.take(self.inputs[1]), window.count, inverse)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class OuterChunks:
         known: the inverse of the triangular system, where it was kept.
     """
 
-    decays: Decays
+    decays: ScalarDecays | VectorDecays
     right: Tensor
     count: int
     known: Tensor | None = None
