@@ -83,6 +83,7 @@ class ScalarDecays(Decays):
         plain = self.reads.flatten(1, 2) @ self.writes.flatten(1, 2).mT
         return plain.view(chunks, kinds, size, kinds, size)
 
+    @cached_property
     def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores, reach, lasting and total."""
         products, factors = self._products, self._factors
@@ -133,6 +134,7 @@ class VectorDecays(Decays):
     Inside, the kinds of a step lie side by side, so that blocks are rows that follow each other.
     """
 
+    @cached_property
     def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scores, reach, lasting and total."""
         chunks, kinds, size, dim = self.reads.shape

@@ -198,17 +198,12 @@ class OuterChunks:
         return x.unflatten(0, (self.count, -1)).unbind(0)
 
     @cached_property
-    def decayed(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Scores, reach, lasting and total."""
-        return self.decays.decayed()
-
-    @cached_property
     def inverse(self) -> Tensor:
         """(..., rank * size, rank * size), triangular if sorted by time."""
         if self.known is not None:
             return self.known
         rows, size = self.rank * self.size, (self.size, self.rank)
-        system = self.decays.system(self.decayed[0])
+        system = self.decays.system(self.decays.decayed[0])
         system = system.permute(0, 2, 1, 4, 3).reshape(-1, rows, rows)
         inverse = (
             inverse_of(system).to(self.right.dtype).view(-1, *size, *size).permute(0, 2, 1, 4, 3)
@@ -219,27 +214,23 @@ class OuterChunks:
     def mixing(self) -> Tensor:
         """Scores of the columns of V with the inputs: (..., rank * size, size)."""
         rank = self.rank
-        return self.decayed[0][:, :rank, :, rank].flatten(1, 2)
+        return self.decays.decayed[0][:, :rank, :, rank].flatten(1, 2)
 
     @cached_property
     def pull(self) -> Tensor:
         """(..., rank * size, dim)."""
-        return self.inverse @ self.decayed[1][:, : self.rank].flatten(1, 2)
-
-    @cached_property
-    def given(self) -> Tensor:
-        """(..., rank * size, columns)."""
-        return self.inverse @ (self.mixing @ self.right)
+        return self.inverse @ self.decays.decayed[1][:, : self.rank].flatten(1, 2)
 
     def drives(self) -> Tensor:
         """y: (chunks * batch, (rank + 1) * size, columns), of which z is yet to be found."""
         if not self.rank:
             return self.right
-        return torch.cat([self.given, self.right], 1)
+        given = self.inverse @ (self.mixing @ self.right)
+        return torch.cat([given, self.right], 1)
 
     def carry(self, state: Tensor, drives: Tensor, first: Tensor) -> Tensor:
         """Run the chunks in turn, fill in their drives and first states, and return the end."""
-        _, _, lasting, total = self.decayed
+        _, _, lasting, total = self.decays.decayed
         end = torch.empty_like(state)
         states, totals = (*first.unbind(0), end), self.each(total.unsqueeze(-1))
         pushes, rows = self.each(lasting.flatten(1, 2).mT), self.each(drives)
@@ -257,7 +248,7 @@ class OuterChunks:
 
     def outputs(self, first: Tensor, drives: Tensor) -> Tensor:
         """What is read out at all steps, from the chunks' first states."""
-        scores, reach, _, _ = self.decayed
+        scores, reach, _, _ = self.decays.decayed
         near = scores[:, -1].flatten(2) @ drives
         return near.baddbmm_(reach[:, -1], first.flatten(0, 1))
 
@@ -269,7 +260,7 @@ class OuterChunks:
             moved: (chunks * batch, size, columns), the gradient of the outputs.
             carry: (batch, dim, columns), that of the state after the group.
         """
-        scores, reach, lasting, total = self.decayed
+        scores, reach, lasting, total = self.decays.decayed
         rank, starts = self.rank, first.flatten(0, 1)
         thin = rank * self.size
         drives = self.drives()
@@ -287,12 +278,12 @@ class OuterChunks:
             solved = self.inverse.mT @ in_inner
             in_right.baddbmm_(self.mixing.mT, solved)
             asked = torch.cat([solved, moved], 1)
-        shape = self.decays.reads.shape
+        shape, in_total = self.decays.reads.shape, (after * starts).sum(-1)
         in_gates, in_reads, in_writes = self.decays.pullback(
             (asked @ drives.mT).view_as(scores),
             (asked @ starts.mT).view(shape),
             (drives @ after.mT).view(shape),
-            _dot(after, starts) if total.shape[-1] == 1 else (after * starts).sum(-1),
+            in_total.sum(-1, keepdim=True) if total.shape[-1] == 1 else in_total,
         )
         in_thin = (in_writes, in_reads) if rank else ()
         in_thin = (x[:, :rank].movedim(1, -1) for x in in_thin)
@@ -308,7 +299,7 @@ class OuterChunks:
             in_first: (chunks, batch, dim, columns), what the outputs ask of the first states.
             in_inner: (chunks * batch, rank * size, columns), what they ask of z, to be completed.
         """
-        _, _, lasting, total = self.decayed
+        _, _, lasting, total = self.decays.decayed
         rank = self.rank
         ends, begin = torch.empty_like(in_first), torch.empty_like(carry)
         targets, asked = (begin, *ends.unbind(0)), in_first.unbind(0)
@@ -332,8 +323,3 @@ def inverse_of(system: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(
         -system, unit.expand_as(system), upper=False, unitriangular=True
     )
-
-
-def _dot(x: Tensor, y: Tensor) -> Tensor:
-    """(chunks, 1) from two of (chunks, dim, columns)."""
-    return (x.flatten(1).unsqueeze(1) @ y.flatten(1).unsqueeze(2)).squeeze(2)
