@@ -26,7 +26,7 @@ class Task(kernel.Task):
     _fields_: ClassVar = fields("real batch rows threads", operands, results, cotangents)
 
 
-KERNEL = Differentiable("exponential", "slicekit_exponential_workspace", Task)
+KERNEL = Differentiable("exponential", "workspace", Task)
 
 
 def obstacle(a: Tensor) -> str | None:

@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import Structure, byref, c_int64, c_void_p
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from threading import local
@@ -272,18 +273,19 @@ def windows(length: int, rescale: int) -> int:
     return -(-length // rescale)
 
 
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """The functions of the library that take one struct.
 
     Args:
         name: `slicekit_{name}_{way}` runs it.
-        measure: the function that says how much work space a way needs, `{way}` for its name.
+        measure: `slicekit_{name}_{measure}` says how much work space it needs, `{way}` for the way.
         told: whether that function is also told if the pass is a backward one.
     """
 
-    def __init__(self, name: str, measure: str, told: bool = False) -> None:
-        """Look for nothing yet."""
-        self.name, self.measure, self.told = name, measure, told
+    name: str
+    measure: str
+    told: bool = field(default=False, kw_only=True)
 
     def call(self, way: str, task: Any, arrays: Mapping[str, Tensor | None]) -> None:
         """Run it, with as much work space as it asks for.
@@ -302,7 +304,7 @@ class Kernel:
 
     def bytes(self, way: str, task: Any) -> int:
         """How much work space it asks for."""
-        name = self.measure.format(way=way)
+        name = f"slicekit_{self.name}_{self.measure.format(way=way)}"
         told = (c_int64(way == "backward"),) if self.told else ()
         needed = function(name)(byref(task), *told)
         check(max(0, -needed), name)
@@ -325,6 +327,7 @@ def _known(task: type[Task], *sizes: Any) -> tuple[dict[str, Expected], int]:
     return made.expected(), task.cost(made)
 
 
+@dataclass(frozen=True, eq=False)
 class Differentiable(Kernel):
     """A kernel with a forward and a backward pass, in the form in which operators are given them.
 
@@ -336,10 +339,7 @@ class Differentiable(Kernel):
     Both passes raise ValueError and RuntimeError as `call` does.
     """
 
-    def __init__(self, name: str, measure: str, task: type[Task], told: bool = False) -> None:
-        """Look for nothing yet."""
-        super().__init__(name, measure, told)
-        self.task = task
+    task: type[Task]
 
     def problem(self, *plan: Any) -> tuple[Any, dict[str, Tensor | None]]:
         """The sizes, and what is given, by name, from (*settings, operands)."""

@@ -95,7 +95,7 @@ class Basis(Protocol):
         ...
 
 
-KERNEL = Differentiable("log_signatures", "slicekit_log_signatures_workspace", Task)
+KERNEL = Differentiable("log_signatures", "workspace", Task)
 """Coefficients (batch, windows, size) of a basis, from increments (batch, length, channels).
 
 Settings are the basis and the increments in a window, which are not used with edges: (batch,

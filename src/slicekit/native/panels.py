@@ -44,7 +44,7 @@ CACHED, FEWEST = 2**21, (8, 48)
 """Channels from which on it is faster to keep transitions than to make them again: where a cache
 holds them, which are at most so many bytes then, and where none does."""
 
-KERNEL = Kernel("panels", "slicekit_panels_workspace", told=True)
+KERNEL = Kernel("panels", "workspace", told=True)
 
 
 class _Part(Structure):
@@ -153,10 +153,7 @@ class Panels:
         return problem
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """All transitions of each sequence as one, block by block; the state is not used.
-
-        Args:
-            kept: as for `forward`.
+        """All transitions of each sequence as one, block by block; only the state's shape is used.
 
         Returns:
             The product P and powers E, both (batch, dim, rows of the largest block): in a block the
@@ -164,12 +161,13 @@ class Panels:
             steps, and zero beyond its last column. With inputs, also what these make of a state
             that is zero at first, (batch, dim, columns).
         """
-        plan, problem = self.plan, self._problem()
-        expected = plan.product()
-        product = self.state.new_empty(expected["product"][0])
-        powers = self.state.new_empty(product.shape, dtype=torch.int64)
-        driven = None if self.inputs is None else torch.empty_like(self.state)
-        fill(problem, expected, {"product": product, "powers": powers, "driven": driven})
+        plan, problem, driven = self.plan, self._problem(), None
+        product = self.state.new_empty(*self.state.shape[:2], plan.columns())
+        powers = product.new_empty(product.shape, dtype=torch.int64)
+        problem.product, problem.powers = product.data_ptr(), powers.data_ptr()
+        if self.inputs is not None:
+            driven = torch.empty_like(self.state)
+            problem.driven = driven.data_ptr()
         plan.keep(problem, kept)
         plan.run("product", problem)
         return product, powers, driven
@@ -308,19 +306,17 @@ class Plan:
         if q.rescale:
             factors = (q.batch, windows(q.length, q.rescale), q.dim, *columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
-        shapes |= {"inputs": states, "factors": factors, "driven": state}
+        shapes |= {"inputs": states, "factors": factors}
         arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
         if q.half:
             arrays |= {name: (shapes[name], HALF) for name in ("increments", "states")}
         arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
         return arrays | {"index": ((q.batch, q.length), torch.int64)}
 
-    def product(self) -> dict[str, Expected]:
-        """What is expected of the product of all transitions."""
-        q, columns = self.sizes, function("slicekit_panels_columns")
-        shape = (q.batch, q.dim, self._once(("columns",), lambda: columns(byref(q))))
-        product: dict[str, Expected] = {"product": (shape, REAL[q.real])}
-        return product | {"powers": (shape, torch.int64), "driven": self.expected["driven"]}
+    def columns(self) -> int:
+        """Rows of the largest block, which the product of all transitions has side by side."""
+        measure = function("slicekit_panels_columns")
+        return self._once(("columns",), lambda: measure(byref(self.sizes)))
 
     def kept(self, problem: _Problem | None = None) -> int:
         """How many numbers hold all transitions of such a problem; 0 where they can't be kept."""

@@ -208,12 +208,8 @@ def chunk_size(dtype: torch.dtype, dim: int, columns: int) -> int:
     return function("slicekit_given_chunk")(*map(ctypes.c_int64, sizes))
 
 
-SPARSE = Differentiable("sparse", "slicekit_sparse_workspace", Sparse, told=True)
-SHARED_FACTORS = Differentiable(
-    "shared_factors", "slicekit_shared_factors_workspace", SharedFactors, told=True
-)
-TABLE = Differentiable("table", "slicekit_table_workspace", Table, told=True)
-SPARSE_SUMS = Differentiable(
-    "sparse_table", "slicekit_sparse_table_workspace", SparseSums, told=True
-)
-GIVEN = Differentiable("given", "slicekit_given_{way}_work", Given)
+SPARSE = Differentiable("sparse", "workspace", Sparse, told=True)
+SHARED_FACTORS = Differentiable("shared_factors", "workspace", SharedFactors, told=True)
+TABLE = Differentiable("table", "workspace", Table, told=True)
+SPARSE_SUMS = Differentiable("sparse_table", "workspace", SparseSums, told=True)
+GIVEN = Differentiable("given", "{way}_work", Given)

@@ -132,11 +132,9 @@ class ShortConvolution(Task):
         return super().shapes(sizes) | {"window": (sizes.batch, sizes.size - 1, sizes.channels)}
 
 
-SELECTIVE = Differentiable("selective", "slicekit_selective_{way}_work", Selective)
-SLSTM = Differentiable("slstm", "slicekit_slstm_{way}_work", ScalarLSTM)
-SHORT_CONVOLUTION = Differentiable(
-    "short_convolution", "slicekit_short_convolution_work", ShortConvolution
-)
+SELECTIVE = Differentiable("selective", "{way}_work", Selective)
+SLSTM = Differentiable("slstm", "{way}_work", ScalarLSTM)
+SHORT_CONVOLUTION = Differentiable("short_convolution", "work", ShortConvolution)
 
 
 def no_convolution(x: Tensor) -> str | None:
@@ -176,7 +174,7 @@ class FilterBank(Task):
         return expected | sums | {"x": ((*shapes["x"], self.history + self.length), torch.float32)}
 
 
-FILTER_BANK = Kernel("filter_bank", "slicekit_filter_bank_work")
+FILTER_BANK = Kernel("filter_bank", "work")
 
 
 def pool_filters(

@@ -18,10 +18,7 @@ from slicekit.scans.sources import LEAVES, rebuild
 def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> Solution:
     """Run a recurrence by its two passes, differentiable once in reverse mode.
 
-    Args:
-        passes: whose forward and backward are run.
-        recurrence: what to run.
-        size: what they are told; 0 leaves it to them.
+    `size` is what they are told of it; 0 leaves it to them.
     """
     source, readout = recurrence.source, recurrence.readout
     inputs = as_tensors(recurrence.inputs)

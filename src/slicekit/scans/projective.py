@@ -114,10 +114,8 @@ def normalise(state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def powers_of_two(sizes: Tensor) -> Tensor:
-    """The largest powers of two that are at most the sizes; 1 for zero, so that it stays zero.
-
-    Args:
-        sizes: of any shape, not negative, float32 or float64.
+    """The largest powers of two that are at most the sizes, float32 or float64 and not negative; 1
+    for zero, so that it stays zero.
     """
     integer, mask = EXPONENT_BITS[sizes.dtype]
     powers = (sizes.view(integer) & mask).view(sizes.dtype)

@@ -89,13 +89,10 @@ def by_products(recurrence: Recurrence) -> bool:
 
 
 def beats_native(recurrence: Recurrence) -> bool:
-    """Whether matrix products are faster than the kernels of `Native` on a CPU.
+    """Whether matrix products, where there are any, are faster than kernels of `Native` on a CPU.
 
     Kernels win while a state lies in the first cache, and for short sequences. A length that is
     left open while torch traces does not count as long.
-
-    Args:
-        recurrence: one for which `by_products` holds.
     """
     source, state = recurrence.source, recurrence.state
     diagonal, *thin = source.tensors

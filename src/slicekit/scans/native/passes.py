@@ -211,9 +211,7 @@ class MadePasses(Passes):
     def forward(self, keep: bool, made: Sequence[Tensor] = ()) -> list[Tensor]:
         """Run all steps; what is kept are the transitions, or the matrices of a table.
 
-        Args:
-            keep: as for all passes.
-            made: what `product` kept of them.
+        Those that `product` has `made` are taken as they are.
         """
         kept = list(made) or (self.blank_kept() if keep else [])
         rows = self._rows(self.state, 1), self._rows(self._dense, 2)
