@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from slicekit import Chunked, Recurrent, propagate
-from slicekit.scans.chunked.kernels import CHUNK, WIDE, low_rank_in_chunks, low_rank_loop, run
+from slicekit.scans.chunked.kernels import CHUNK, low_rank_in_chunks, low_rank_loop, run
 from slicekit.structures import (
     BlockTransition,
     DiagonalTransition,
@@ -47,7 +47,7 @@ def check(transition: Transition, columns: int, driven: bool, reverse: bool) -> 
 
 @both_ways
 @driven_or_not
-@pytest.mark.parametrize("columns", [1, 3, WIDE])
+@pytest.mark.parametrize("columns", [1, 3])
 @every_structure
 def test_a_run_is_the_plain_loop(name: str, columns: int, driven: bool, reverse: bool) -> None:
     structure = STRUCTURES[name]
@@ -96,7 +96,7 @@ def test_low_rank_chunks_are_the_loop(
     count: int, rank: int, driven: bool, reverse: bool, dtype: torch.dtype
 ) -> None:
     """Diagonals that are exactly 0, 1 and negative among them: nothing is ever divided by them."""
-    dim, batch, columns = 5, 2, WIDE
+    dim, batch, columns = 5, 2, 16
     diagonal = torch.randn(count, batch, dim, dtype=dtype) * 0.8
     diagonal[..., 0], diagonal[..., 1], diagonal[::3, :, 2] = 0, 1, 0
     diagonal[..., 3] = -0.9

@@ -28,14 +28,11 @@ from slicekit.structures.walsh_hadamard import WalshHadamardGenerator, sylvester
 CHUNK = 16
 """Steps that are solved together where the low-rank interactions form a triangular system."""
 
-PARALLEL_BELOW = 4096
-"""Elements a diagonal step must have to be worth a launch of its own."""
+PARALLEL_BELOW = {True: 256, False: 4096}
+"""Elements a diagonal step must have to be worth a launch of its own: on a CPU, and elsewhere."""
 
 RESTORE_EVERY = 64
 """Steps after which rotations get their norm back; for a C++ kernel see `native.panels`."""
-
-WIDE = 16
-"""Columns from which on the chunk-wise low-rank kernel beats the loop on a CPU."""
 
 
 def run(
@@ -125,7 +122,7 @@ def _(
     transition: DiagonalTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
     values = transition.values.unsqueeze(-1)
-    if values.shape[0] >= 2 * CHUNK and state.numel() < PARALLEL_BELOW:
+    if values.shape[0] >= 2 * CHUNK and state.numel() < PARALLEL_BELOW[state.is_cpu]:
         _diagonal_in_chunks(values, state, inputs, out, reverse)
     else:
         _diagonal_loop(values, state, inputs, out, reverse)
@@ -211,7 +208,7 @@ def _(
 def _(
     transition: LowRankTransition, state: Tensor, inputs: Tensor | None, out: Tensor, reverse: bool
 ) -> None:
-    if state.is_cpu and state.shape[-1] < WIDE:
+    if state.is_cpu:  # launches cost little there, and the loop stays in the cache
         low_rank_loop(transition, state, inputs, out, reverse)
     else:
         low_rank_in_chunks(transition, state, inputs, out, reverse)
