@@ -4,7 +4,7 @@
 
 #include "directions.hpp"
 #include "exponential_lanes.hpp"
-#include "expm1.hpp"
+#include "hyperbolic_tangent.hpp"
 #include "simd.hpp"
 #include "slicekit_step.h"
 
@@ -26,15 +26,6 @@ struct Increment {
     return k ? x[k - 1] * dt : dt;
   }
 };
-
-// tanh x = E / (E + 2) with E = e^2x - 1; beyond 20 it is 1 to the last digit.
-template <class Real>
-SLICEKIT_INLINE Vector<Real> hyperbolic_tangent(Vector<Real> x) {
-  x = x > Real(20) ? broadcast<Real>(20) : x;
-  x = x < Real(-20) ? broadcast<Real>(-20) : x;
-  const Vector<Real> e = Exponential<Real>(x + x).minus_one();
-  return e / (e + 2);
-}
 
 // to[0..count) = Σ_k Δω^k from[k, 0..count), for count <= AT_ONCE and rows `width` apart.
 template <class Real>

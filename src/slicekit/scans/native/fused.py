@@ -18,6 +18,7 @@ initial state and drive are part of the operator here alone.
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from slicekit.flows import Flow
 from slicekit.handles import recall
-from slicekit.native import available
+from slicekit.native import available, tanh
 from slicekit.native.kernel import plain
 from slicekit.native.panels import HALF, Panels
 from slicekit.operators import PLAIN, Operator, unseen
@@ -142,12 +143,9 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
             the order of the run; `alike`. Of tokens x is (vocabulary, channels), and the last
             operand is the index (batch, length).
     """
-    run, affine, operands = plan[1], plan[2], list(operands)
+    operands = list(operands)
     if operands[0].dtype is HALF:
         operands[1:] = [x.float() for x in operands[1:]]
-    if run.bounded:
-        parameters = slice(2 + affine, 2 + affine + len(run.names))
-        operands[parameters] = run.bind(operands[parameters])
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     return tuple(FUSED.at_once((*plan, ends, keep), operands, keep)[: 1 + ends])
 
@@ -159,7 +157,7 @@ class _Pass:
         x: (batch, length, channels), or the table (vocabulary, channels).
         index: of tokens, (batch, length).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
-        parameters: as the kernel takes them.
+        parameters: as the structure has them; after `bind`, as the kernel takes them.
     """
 
     def __init__(self, *plan: Any) -> None:
@@ -171,6 +169,18 @@ class _Pass:
         end = self.first + len(self.run.names)
         self.parameters = tuple(map(plain, operands[self.first : end]))
         self.index = plain(operands[end]) if len(operands) > end else None
+
+    def bind(self, made: Sequence[Tensor] = ()) -> list[Tensor]:
+        """Puts tanh in the place of each bounded parameter, made already or not, and gives them."""
+        bound = list(made) or [tanh.forward(self.parameters[i]) for i in self.bounded]
+        taken = dict(zip(self.bounded, bound, strict=True))
+        self.parameters = tuple(taken.get(i, x) for i, x in enumerate(self.parameters))
+        return bound
+
+    @cached_property
+    def bounded(self) -> list[int]:
+        """Places of the parameters whose tanh the kernel takes."""
+        return [i for i, name in enumerate(self.run.names) if name in self.run.bounded]
 
     @property
     def makes(self) -> bool:
@@ -240,8 +250,8 @@ class _TokensByMatrices:
         in_states: Tensor,
         in_last: Tensor | None,
         *_needed: bool,
-    ) -> tuple[list[Tensor | None], Tensor, Tensor, None]:
-        """Gradients of the parameters, the values of the table, and the state: all of them."""
+    ) -> tuple[list[Any], Tensor, Tensor, None]:
+        """Gradients of the parameters, the values of the table and the state: all of them."""
         columns = (None if x is None else x.unsqueeze(-1) for x in (factors, in_last))
         factors, in_last = columns
         given = (states.unsqueeze(-1), factors, kept, in_states.unsqueeze(-1), in_last)
@@ -252,12 +262,13 @@ class _TokensByMatrices:
 
 
 def _forward(*args: Any) -> list[Tensor]:
-    """All states, the last if asked for; that at the beginning if made, and what is kept.
+    """All states, the last if asked for; that at the beginning if made, and what is kept or bound.
 
     Of projective states the directions; and, to be pulled back, their norms, peaks, states and
     factors, and what the first state was divided by.
     """
     this = _Pass(*args)
+    bound = this.bind()
     state = this.initial()
     sizes = []
     if this.rescale:
@@ -276,13 +287,16 @@ def _forward(*args: Any) -> list[Tensor]:
         scales = [*made[2:], states, factors, *sizes] if this.keep else []
         states = made[0].squeeze(-1)
     first = [state] if this.makes else []
-    return [states, *([] if last is None else [last]), *scales, *first, *kept]
+    bound = bound if this.keep else []
+    return [states, *([] if last is None else [last]), *scales, *first, *kept, *bound]
 
 
 def _backward(*args: Any) -> list[Tensor | None]:
     (states, *rest), (in_states, *in_ends), needed = args[-3:]
     this = _Pass(*args[:-3])
     rest = [plain(x) for x in rest[this.ends :]]
+    cut = len(rest) - len(this.bounded)
+    rest, bound = rest[:cut], this.bind(rest[cut:])
     in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
     factors, sizes = None, None
     if this.rescale:
@@ -292,7 +306,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         in_states = pull_directions(states.unsqueeze(-1), *scales, *given).squeeze(-1)
         states = moved
     state, *kept = rest if this.makes else [this.start[0], *rest]
-    in_last = in_ends[0] if this.ends else None
+    in_last, trained = in_ends[0] if this.ends else None, any(needed[this.first :])
     in_parameters, in_x, in_state, _ = this.problem(state).backward(
         plain(states),
         factors,
@@ -300,8 +314,12 @@ def _backward(*args: Any) -> list[Tensor | None]:
         in_states,
         None if in_last is None else plain(in_last),
         needed[0],
-        any(needed[this.first :]),
+        trained,
     )
+    if trained:
+        pairs = zip(this.bounded, bound, strict=True)
+        pulled = {i: tanh.pullback(y, in_parameters[i]) for i, y in pairs}
+        in_parameters = [pulled.get(i, x) for i, x in enumerate(in_parameters)]
     in_state = in_state if sizes is None else in_state / sizes
     tail = [] if this.index is None else [None]
     if not this.affine:
