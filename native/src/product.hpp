@@ -12,7 +12,7 @@ namespace SLICEKIT_ISA {
 //
 // a[o, r, k] stands at a + o * a_outer + r * a_row + k * a_inner. Of each group, b has a lane group for
 // each (o, k), b_inner apart (next to each other unless it is said), and c's rows are c_row apart; groups
-// are b_group and c_group apart.
+// are b_group and c_group apart. Tiles that ask for memory do so `soon` after where they read b.
 template <class Real>
 struct Product {
   int64_t rows, outer, inner;
@@ -24,7 +24,7 @@ struct Product {
   ptrdiff_t c_row, c_group;
   bool add;
   const Real *start = nullptr;
-  ptrdiff_t b_inner = LANES<Real>;
+  ptrdiff_t b_inner = LANES<Real>, soon = 0;
 
   Product from_group(int64_t g) const {
     Product rest = *this;
@@ -39,7 +39,7 @@ struct Product {
 constexpr int tile_rows(int groups) { return groups == TILE_GROUPS ? TILE : NARROW_TILE; }
 
 // HEIGHT rows from the r-th, and GROUPS lane groups of columns.
-template <int HEIGHT, int GROUPS, class Real>
+template <int HEIGHT, int GROUPS, bool ASKS = false, class Real>
 SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
   using V = Vector<Real>;
   constexpr int W = WIDTH<Real>, COLUMNS = GROUPS * VECTORS;
@@ -62,7 +62,13 @@ SLICEKIT_INLINE void tile(const Product<Real> &p, int64_t r) {
     for (int64_t k = 0; k < p.inner; ++k) {
       V y[COLUMNS];
 #pragma GCC unroll 4
-      for (int n = 0; n < COLUMNS; ++n) y[n] = load(b + n / VECTORS * b_group + n % VECTORS * W);
+      for (int n = 0; n < COLUMNS; ++n) {
+        const Real *at = b + n / VECTORS * b_group + n % VECTORS * W;
+        y[n] = load(at);
+        if constexpr (ASKS) {
+          if (n % VECTORS == 0) ask_for(at + p.soon, 1);
+        }
+      }
       b += b_inner;
 #pragma GCC unroll 16
       for (int x = 0; x < HEIGHT; ++x) {

@@ -37,7 +37,7 @@ inline Share share_of(const slicekit_table &n, int64_t part) {
 template <int GROUPS, int HEIGHT, class Real>
 SLICEKIT_INLINE void last_rows(const Product<Real> &p, int64_t r) {
   if constexpr (HEIGHT > 0) {
-    if (p.rows - r == HEIGHT) return tile<HEIGHT, GROUPS>(p, r);
+    if (p.rows - r == HEIGHT) return tile<HEIGHT, GROUPS, true>(p, r);
     last_rows<GROUPS, HEIGHT - 1>(p, r);
   }
 }
@@ -45,7 +45,7 @@ SLICEKIT_INLINE void last_rows(const Product<Real> &p, int64_t r) {
 template <int GROUPS, class Real>
 SLICEKIT_NOINLINE void multiply_few_groups(const Product<Real> &p) {
   int64_t r = 0;
-  for (; r + TILE <= p.rows; r += TILE) tile<TILE, GROUPS>(p, r);
+  for (; r + TILE <= p.rows; r += TILE) tile<TILE, GROUPS, true>(p, r);
   last_rows<GROUPS, TILE - 1>(p, r);
 }
 
@@ -57,12 +57,12 @@ inline void multiply_few(int64_t groups, const Product<Real> &p) {
 }
 
 // to += from · matrix for some rows (rows, padded); the matrix's lane groups are `group` apart, and its
-// rows `inner`.
+// rows `inner`. The next matrix, `soon` after this one, is asked for on the way.
 template <class Real>
 inline void apply(const Shape<Real> &shape, const Real *matrix, ptrdiff_t group, ptrdiff_t inner,
-                  int64_t rows, const Real *from, Real *to) {
+                  int64_t rows, const Real *from, Real *to, ptrdiff_t soon) {
   multiply_few<Real>(shape.groups(), {rows, 1, shape.dim, from, 0, shape.padded, 1, matrix, group, to,
-                                      shape.padded, LANES<Real>, true, nullptr, inner});
+                                      shape.padded, LANES<Real>, true, nullptr, inner, soon});
 }
 
 // Steps from one state to the next are far apart in memory, so that nobody but us can ask for it ahead.
@@ -135,10 +135,10 @@ class Forward {
     for (int64_t t = 0; t < arrays.n.length; ++t) {
       order_.sort(share, t, t + 1);
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) { start(arrays, b, t, c, row); });
-      order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count) {
-        const int64_t at = slot * arrays.n.columns * arrays.shape.padded;
-        apply(arrays.shape, panels + v * arrays.shape.numbers(), arrays.shape.panel(), LANES<Real>,
-              count * arrays.n.columns, before_ + at, after_ + at);
+      order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count, int64_t next) {
+        const int64_t at = slot * arrays.n.columns * arrays.shape.padded, numbers = arrays.shape.numbers();
+        apply(arrays.shape, panels + v * numbers, arrays.shape.panel(), LANES<Real>,
+              count * arrays.n.columns, before_ + at, after_ + at, (next - v) * numbers);
       });
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) {
         write(after_ + row, arrays.n.dim, arrays.n.columns, arrays.states + arrays.at(b, t, c));
@@ -253,12 +253,13 @@ class Backward {
       }
     }
     int64_t done = 0;
-    order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count) {
+    order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count, int64_t next) {
       const int64_t rows = count * n.columns;
       const Real *from = adjoints_ + slot * n.columns * padded;
       Real *to = moved_ + done * n.columns * padded;
       for (int64_t i = 0; i < rows * padded; ++i) to[i] = from[i];
-      apply(arrays.shape, matrices + v * arrays.shape.numbers(), LANES<Real>, padded, rows, from, to);
+      apply(arrays.shape, matrices + v * arrays.shape.numbers(), LANES<Real>, padded, rows, from, to,
+            (next - v) * arrays.shape.numbers());
       shifts_[v] = done - slot;
       done += count;
     });

@@ -1,5 +1,6 @@
 // The C functions of the recurrence by a table: what is given is checked before anything is touched.
 #include "dispatch.hpp"
+#include "large_pages.hpp"
 #include "scan_checks.hpp"
 #include "slicekit_table.h"
 
@@ -63,8 +64,11 @@ int64_t slicekit_table_workspace(const slicekit_table *problem, int64_t backward
 
 int64_t slicekit_table_forward(const slicekit_table *problem) {
   const int64_t status = check(problem, false);
-  if (status == SLICEKIT_OK && problem->batch) SLICEKIT_CALL(table_forward, *problem);
-  return status;
+  if (status != SLICEKIT_OK || problem->batch == 0) return status;
+  const slicekit_table &n = *problem;
+  slicekit::prefer_large_pages(n.states, n.batch * n.length * n.dim * n.columns * n.real);
+  SLICEKIT_CALL(table_forward, n);
+  return SLICEKIT_OK;
 }
 
 int64_t slicekit_table_backward(const slicekit_table *problem) {

@@ -49,17 +49,20 @@ class Order {
   int64_t begin(int64_t v) const { return starts_[v]; }
   int64_t count(int64_t v) const { return starts_[v + 1] - starts_[v]; }
 
-  // Calls f(v, slot, count) for each matrix that step t takes. Steps are asked for from the last one
-  // of the window to its first.
+  // Calls f(v, slot, count, next v) for each matrix that step t takes; after the last one comes itself.
+  // Steps are asked for from the last one of the window to its first.
   template <class F>
   void each_matrix(int64_t t, F f) {
+    int64_t v = 0, at = 0, count = 0;
     for (int64_t b = 0; b < share_->sequences; ++b) {
       // The first sequence with a token at step t has the lowest of its slots.
-      const int64_t v = share_->token(b, t), first = slot(b, t);
-      if (ends_[v] <= first) continue;  // this step of the token is done
-      f(v, first, ends_[v] - first);
+      const int64_t next = share_->token(b, t), first = slot(b, t);
+      if (ends_[next] <= first) continue;  // this step of the token is done
+      if (count) f(v, at, count, next);
+      v = next, at = first, count = ends_[next] - first;
       ends_[v] = first;
     }
+    if (count) f(v, at, count, v);
   }
 
  private:

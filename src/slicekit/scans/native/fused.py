@@ -41,6 +41,11 @@ from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
 
 
+LARGE = 2**14
+"""Numbers of a state that is one for all sequences from which on to copy it takes longer than a word
+to the tape."""
+
+
 def alike(x: Tensor, others: Sequence[Tensor]) -> bool:
     """Whether the kernel takes a path and all that goes with it, by their dtypes."""
     half = x.dtype is HALF
@@ -146,6 +151,8 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
     operands = list(operands)
     if operands[0].dtype is HALF:
         operands[1:] = [x.float() for x in operands[1:]]
+    if operands[1].numel() >= LARGE:
+        operands[1] = operands[1].contiguous()  # or the way back would do it again
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
     return tuple(FUSED.at_once((*plan, ends, keep), operands, keep)[: 1 + ends])
 
