@@ -14,6 +14,7 @@
 #include "slicekit_sparse_table.h"
 #include "slicekit_step.h"
 #include "slicekit_table.h"
+#include "slicekit_tanh.h"
 
 using namespace cases;
 
@@ -758,6 +759,25 @@ void try_sparse_table(Trial &trial, std::mt19937 &source) {
 }
 
 template <class Real>
+void try_tanh(Trial &trial, std::mt19937 &source) {
+  trial.run<Real>(
+      "tanh", {random_numbers(source, 101, 3)},
+      [](const Arrays<double> &x) {
+        Array<double> y = x[0];
+        for (double &number : y) number = std::tanh(number);
+        return y;
+      },
+      [](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, unwritten<Real>(weights.size()), Arrays<Real>(1)};
+        slicekit_tanh q = {};
+        q.real = sizeof(Real), q.batch = static_cast<int64_t>(x[0].size()), q.threads = 1;
+        q.x = x[0].data(), q.y = found.outputs.data();
+        found.status = slicekit_tanh_work(&q) | slicekit_tanh_forward(&q);
+        return found;
+      });
+}
+
+template <class Real>
 void try_all(Trial &trial) {
   std::mt19937 source(1);
   try_panels<Real>(trial, source);
@@ -767,6 +787,7 @@ void try_all(Trial &trial) {
   try_shared_factors<Real>(trial, source);
   for (int64_t n : {16, 19}) try_table<Real>(trial, source, n);
   try_sparse_table<Real>(trial, source);
+  try_tanh<Real>(trial, source);
   try_selective<Real>(trial, source);
   try_short_convolution<Real>(trial, source);
   try_slstm<Real>(trial, source);
