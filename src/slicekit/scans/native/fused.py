@@ -10,7 +10,7 @@ Of tokens x is the table, and one more operand is their index, where −1 drives
 Of projective states, divided every `rescale` steps, it gives the directions; see `projective`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
 one panel kernel takes, or of whose tokens dense matrices are made; `passes` takes all others. Both
-hand the same problem, `Panels` or `ByMatrices`, to the same kernel. They are two because of what
+hand the same problem, `Panels` or `Alone`, to the same kernel. They are two because of what
 stands before it: a description that can be traced, checks of the state, a source and a list of
 scans to choose from take half as long again as all of a tiny solve does on this way, and a layer's
 initial state and drive are part of the operator here alone.
@@ -35,7 +35,7 @@ from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
-from slicekit.scans.native.tokens import ByMatrices, pays
+from slicekit.scans.native.tokens import Alone, pays
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
@@ -213,59 +213,34 @@ class _Pass:
         assert self.index is not None
         return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
 
-    def problem(self, state: Tensor) -> "Panels | _TokensByMatrices":
+    def problem(self, state: Tensor) -> Panels | Alone:
         """That of the kernel, from the first state."""
         if self.run.kernel != PANELS:
-            return _TokensByMatrices(self, state)
+            given = (*self.table(), state, None, self.rescale)
+            return Alone(self.run, self.parameters, *given)
         given = (self.parameters, self.x, self.index, state, None, self.rescale)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
 
+    def table(self) -> tuple[Tensor, Tensor]:
+        """Increments of all tokens, and which of them drive the steps.
 
-class _TokensByMatrices:
-    """The problem of a pass by one matrix for each token, as `Panels` has it.
-
-    The table has the identity as one more token, which stands for -1 and for a still position.
-    """
-
-    def __init__(self, of: _Pass, state: Tensor) -> None:
-        assert of.index is not None
-        count, channels = of.x.shape
-        self.pace, self.clock = of.pace or 1.0, int(of.pace != 0)
-        table = of.x.new_zeros(count + 1, channels + self.clock)
-        table[:-1, : self.clock] = self.pace
-        torch.mul(of.x, self.pace, out=table[:-1, self.clock :])
-        index = of.index.remainder(count + 1)
-        if of.still:
+        One more token, the identity, stands for -1 and for a still position.
+        """
+        assert self.index is not None
+        count, clock = self.x.shape[0], int(self.pace != 0)
+        table = self.x.new_zeros(count + 1, self.x.shape[1] + clock)
+        table[:-1, :clock] = self.pace
+        torch.mul(self.x, self.pace or 1.0, out=table[:-1, clock:])
+        index = self.index.remainder(count + 1)
+        if self.still:
             index[:, 0] = count
-        given = (table, index, state.unsqueeze(-1), None, of.rescale)
-        self.inner = ByMatrices(of.run, of.run.named(of.parameters), *given)
-        self.worth_keeping = self.inner.worth_keeping
+        return table, index
 
-    def forward(
-        self, kept: Tensor | None, last: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """States (batch, length, dim) and factors; no state is bfloat16 that had to be rounded."""
-        assert last is None
-        states, factors = self.inner.forward(kept)
-        return states.squeeze(-1), None if factors is None else factors.squeeze(-1)
-
-    def backward(
-        self,
-        states: Tensor,
-        factors: Tensor | None,
-        kept: Tensor | None,
-        in_states: Tensor,
-        in_last: Tensor | None,
-        *_needed: bool,
-    ) -> tuple[list[Any], Tensor, Tensor, None]:
-        """Gradients of the parameters, the values of the table and the state: all of them."""
-        columns = (None if x is None else x.unsqueeze(-1) for x in (factors, in_last))
-        factors, in_last = columns
-        given = (states.unsqueeze(-1), factors, kept, in_states.unsqueeze(-1), in_last)
-        gradients, in_table, in_state, _ = self.inner.backward(*given)
-        in_x = in_table[:-1, self.clock :] * self.pace
-        in_parameters = [gradients.get(name) for name in self.inner.held]
-        return in_parameters, in_x, in_state.squeeze(-1), None
+    def values(self, in_path: Tensor) -> Tensor:
+        """The gradient of x, from what the problem gives."""
+        if self.run.kernel == PANELS:
+            return in_path
+        return in_path[:-1, int(self.pace != 0) :] * (self.pace or 1.0)
 
 
 def _forward(*args: Any) -> list[Tensor]:
@@ -314,7 +289,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         states = moved
     state, *kept = rest if this.makes else [this.start[0], *rest]
     in_last, trained = in_ends[0] if this.ends else None, any(needed[this.first :])
-    in_parameters, in_x, in_state, _ = this.problem(state).backward(
+    in_parameters, in_path, in_state, _ = this.problem(state).backward(
         plain(states),
         factors,
         kept[0] if kept else None,
@@ -327,7 +302,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
         pairs = zip(this.bounded, bound, strict=True)
         pulled = {i: tanh.pullback(y, in_parameters[i]) for i, y in pairs}
         in_parameters = [pulled.get(i, x) for i, x in enumerate(in_parameters)]
-    in_state = in_state if sizes is None else in_state / sizes
+    in_x, in_state = this.values(in_path), in_state if sizes is None else in_state / sizes
     tail = [] if this.index is None else [None]
     if not this.affine:
         return [in_x, in_state, *in_parameters, *tail]

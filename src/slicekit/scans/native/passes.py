@@ -2,19 +2,19 @@
 increments or a table.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from slicekit.native.kernel import Differentiable, Kind, plain
+from slicekit.native.kernel import plain
 from slicekit.native.panels import Panels
-from slicekit.native.recurrences import GIVEN, SHARED_FACTORS, SPARSE, Given, chunk_size
+from slicekit.native.recurrences import GIVEN, Given, chunk_size
 from slicekit.scans.base import Passes, input_pullback, input_window, joined
-from slicekit.scans.native import tokens
 from slicekit.scans.native.assignment import PANELS, Run, runs_of
+from slicekit.scans.native.tokens import Alone
 from slicekit.scans.sources import FromTransitions, Made, leaves
 from slicekit.structures import DiagonalTransition, Transition
 
@@ -136,24 +136,18 @@ class MadePasses(Passes):
     @cached_property
     def _kept(self) -> int:
         """How many numbers hold the transitions, if one kernel has all; 0 not to keep them."""
-        first, *others = self.runs
-        if others:
-            return 0
-        if first.kernel == PANELS:
-            return self._only.worth_keeping(self.size)
-        if not self._tabulates(first):
-            return 0
-        return self._by_matrices(first, self.state, self._dense).worth_keeping(self.size)
+        return 0 if len(self.runs) > 1 else self._problems[0].worth_keeping(self.size)
 
     @cached_property
-    def _only(self) -> Panels:
-        """The problem of the only run."""
-        return self._panels(self.runs[0], plain(self.state), self._dense)
-
-    def _panels(self, run: Run, state: Tensor, inputs: Tensor | None) -> Panels:
-        """The problem of a run."""
-        parameters = tuple(plain(self._made.parameters[name]) for name in run.names)
-        return Panels(run.parts, parameters, self.path, self.index, state, inputs, self.rescale)
+    def _problems(self) -> list[Panels | Alone]:
+        """That of each run, on its own rows."""
+        rows, problems = (self._rows(self.state, 1), self._rows(self._dense, 2)), []
+        for run, *driven in zip(self.runs, *rows, strict=True):
+            parameters = tuple(plain(self._made.parameters[name]) for name in run.names)
+            given: Any = (parameters, self.path, self.index, *driven, self.rescale)
+            by_panels = run.kernel == PANELS
+            problems.append(Panels(run.parts, *given) if by_panels else Alone(run, *given))
+        return problems
 
     @cached_property
     def _dense(self) -> Tensor | None:
@@ -167,34 +161,6 @@ class MadePasses(Passes):
             return [x if x is None else plain(x)] * len(self.runs)
         return [plain(part) for part in x.split([run.dim for run in self.runs], axis)]
 
-    def _tabulates(self, run: Run) -> bool:
-        """Whether a part's matrices are made once per token, and not position by position."""
-        if self.index is None:
-            return False
-        positions = self.index.numel() * self.state.shape[-1]
-        vocabulary, channels = self.path.shape
-        return tokens.pays(run, self._named(run), vocabulary, channels, positions)
-
-    def _by_matrices(self, run: Run, state: Tensor, inputs: Tensor | None) -> tokens.ByMatrices:
-        """The problem of a part that `_tabulates`."""
-        assert self.index is not None
-        given = (self.path, self.index, state, inputs, self.rescale)
-        return tokens.ByMatrices(run, self._named(run), *given)
-
-    def _alone(
-        self, run: Run, state: Tensor, inputs: Tensor | None
-    ) -> tuple[Differentiable, list[Tensor | None]]:
-        """The kernel of a part that no panels take, position by position, and its operands."""
-        path = self.path
-        if self.index is not None:
-            path = path.index_select(0, self.index.reshape(-1)).unflatten(0, self.index.shape)
-        by = SPARSE if run.kernel is Kind.SPARSE else SHARED_FACTORS
-        return by, [path, *self._named(run).values(), state, inputs]
-
-    def _named(self, run: Run) -> dict[str, Tensor]:
-        """A run's parameters under the names that its structure gives them."""
-        return run.named([self._made.parameters[name] for name in run.names])
-
     def multiplies(self) -> bool:
         """Whether a kernel gives the product of all transitions."""
         return len(self.runs) == 1 and self.runs[0].kernel == PANELS
@@ -206,7 +172,9 @@ class MadePasses(Passes):
             What `Panels.product` gives, and what `forward` can use of it if it was kept.
         """
         kept = self.blank_kept() if keep and self.index is None and self.keeps() else []
-        return *self._only.product(kept[0] if kept else None), kept
+        (only,) = self._problems
+        assert isinstance(only, Panels)
+        return *only.product(kept[0] if kept else None), kept
 
     def forward(self, keep: bool, made: Sequence[Tensor] = ()) -> list[Tensor]:
         """Run all steps; what is kept are the transitions, or the matrices of a table.
@@ -214,32 +182,13 @@ class MadePasses(Passes):
         Those that `product` has `made` are taken as they are.
         """
         kept = list(made) or (self.blank_kept() if keep else [])
-        rows = self._rows(self.state, 1), self._rows(self._dense, 2)
-        results = [
-            self._run(run, state, u, kept[0] if kept else None, bool(made))
-            for run, state, u in zip(self.runs, *rows, strict=True)
-        ]
+        memory, blank = kept[0] if kept else None, self.state.new_empty
+        results = [problem.forward(memory, bool(made)) for problem in self._problems]
         outputs = joined([states for states, _ in results], 2)
-        factors = joined([divided for _, divided in results], 2 if self.rescale else 0)
-        last, starts = outputs.select(1, -1).clone(), self.state.new_empty(0)
-        return [outputs, last, factors, starts, *(kept if keep else [])]
-
-    def _run(
-        self, run: Run, state: Tensor, inputs: Tensor | None, kept: Tensor | None, made: bool
-    ) -> tuple[Tensor, Tensor]:
-        """States and factors of a run, and what is kept filled in, unless it is made already."""
-        if run.kernel == PANELS:
-            panels = self._only if len(self.runs) == 1 else self._panels(run, state, inputs)
-            states, divided = panels.forward(kept, made)
-            return states, state.new_empty(0) if divided is None else divided
-        if self._tabulates(run):
-            states, divided = self._by_matrices(run, state, inputs).forward(kept)
-            return states, state.new_empty(0) if divided is None else divided
-        kernel, operands = self._alone(run, state, inputs)
-        states, factors, *_ = kernel.forward(self.rescale, operands)
-        if self.rescale:  # one for all rows
-            factors = factors.unsqueeze(2).repeat(1, 1, run.dim, 1)
-        return states, factors
+        factors = [blank(0) if divided is None else divided for _, divided in results]
+        last = outputs.select(1, -1).clone()
+        kept = kept if keep else []
+        return [outputs, last, joined(factors, 2 if self.rescale else 0), blank(0), *kept]
 
     def backward(
         self, saved: list[Tensor], in_outputs: Tensor, in_last: Tensor | None, needed: list[bool]
@@ -252,18 +201,17 @@ class MadePasses(Passes):
         in_path: list[Tensor] = []
         in_state, in_dense = [], []
         rows = (
-            self._rows(self.state, 1),
-            self._rows(self._dense, 2),
             self._rows(outputs, 2),
             self._rows(factors, 2) if self.rescale else [factors] * len(self.runs),
+            [kept[0] if kept else None] * len(self.runs),
             self._rows(in_outputs, 2),
             self._rows(in_last, 1),
         )
-        for run, *rows_of_run in zip(self.runs, *rows, strict=True):
-            in_run, moved, first, driven = self._run_back(
-                run, kept[0] if kept else None, wanted, trained, *rows_of_run
-            )
-            in_parameters |= in_run
+        for run, problem, *given in zip(self.runs, self._problems, *rows, strict=True):
+            pulled = problem.backward(*given, wanted=wanted, trained=trained)
+            in_run, moved, first, driven = pulled
+            pairs = zip(run.names, in_run, strict=True)
+            in_parameters |= {name: x for name, x in pairs if x is not None}
             in_path = [sum(in_path, moved)] if wanted else [moved.new_empty(0)]
             in_state.append(first)
             in_dense.append(driven)
@@ -275,49 +223,3 @@ class MadePasses(Passes):
             in_inputs = input_pullback(self.inputs, 0, self.source.length, dense)
         tail += [joined(in_state, 1), *(x.contiguous() for x in in_inputs)]
         return [*tensors, *in_path, *tail]
-
-    def _run_back(
-        self,
-        run: Run,
-        kept: Tensor | None,
-        wanted: bool,
-        trained: bool,
-        state: Tensor,
-        inputs: Tensor | None,
-        states: Tensor,
-        factors: Tensor,
-        in_states: Tensor,
-        in_last: Tensor | None,
-    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
-        """Gradients of a run's parameters by name, of the path, the state and the inputs."""
-        if run.kernel == PANELS:
-            in_parameters, moved, first, driven = self._panels(run, state, inputs).backward(
-                states, factors, kept, in_states, in_last, wanted, trained
-            )
-            return dict(zip(run.names, in_parameters, strict=True)), moved, first, driven
-        held = self._named(run)
-        if self._tabulates(run):
-            by_matrices = self._by_matrices(run, state, inputs)
-            in_run, moved, first, driven = by_matrices.backward(
-                states, factors, kept, in_states, in_last
-            )
-            return _renamed(run, held, in_run), moved, first, driven
-        in_last = torch.zeros_like(state) if in_last is None else in_last
-        if self.rescale:
-            factors = factors[:, :, 0]
-        kernel, operands = self._alone(run, state, inputs)
-        plan = (self.rescale, operands, [states, factors, None], (in_states, in_last), [])
-        gradients: dict[str, Any] = dict(
-            zip(kernel.task.operands, kernel.backward(*plan), strict=True)
-        )
-        first, driven, moved = (gradients[name] for name in ("state", "inputs", "increments"))
-        if self.index is not None:
-            flat = self.index.reshape(-1)
-            moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
-        return _renamed(run, held, gradients), moved, first, driven
-
-
-def _renamed(run: Run, held: Iterable[str], gradients: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Gradients under the names of a run, from those that its structure gives them."""
-    pairs = zip(run.names, map(gradients.get, held), strict=True)
-    return {name: x for name, x in pairs if x is not None}

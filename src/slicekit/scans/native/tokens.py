@@ -11,8 +11,9 @@ Glossary: table is Δω of every token, (vocabulary, channels); matrices are the
 (vocabulary, dim, dim); a position is a token of a sequence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,9 +22,9 @@ from torch import Tensor
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Euler
 from slicekit.native import available
-from slicekit.native.kernel import Kind, plain
+from slicekit.native.kernel import Differentiable, Kind, plain
 from slicekit.native.panels import MOST_RANK
-from slicekit.native.recurrences import SPARSE_SUMS, TABLE
+from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, SPARSE_SUMS, TABLE
 from slicekit.scans.native.assignment import Run, why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
@@ -107,37 +108,60 @@ def pull(
 
 
 @dataclass(eq=False)
-class ByMatrices:
-    """A recurrence by the dense matrices of tokens: h_{l+1} = h_l + A_v h_l + u_l.
+class Alone:
+    """The problem of a part that no panels take, as `Panels` has it: h_{l+1} = h_l + A_l h_l + u_l.
+
+    By dense matrices of tokens where that `pays`, otherwise position by position.
 
     Attributes:
-        run, held, table: as in `make`.
-        index: (batch, length) rows of the table.
-        state: (batch, dim, columns).
+        run: its own.
+        parameters: in the order of the run.
+        path: increments (batch, length, channels), or the table (vocabulary, channels) of an index.
+        index: (batch, length) rows of the table, or None.
+        state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
         rescale: steps between two divisions of the state; 0 for none.
     """
 
     run: Run
-    held: dict[str, Tensor]
-    table: Tensor
-    index: Tensor
+    parameters: Sequence[Tensor]
+    path: Tensor
+    index: Tensor | None
     state: Tensor
     inputs: Tensor | None
     rescale: int
 
+    @cached_property
+    def held(self) -> dict[str, Tensor]:
+        """The parameters under the names that their structure gives them."""
+        return self.run.named(self.parameters)
+
+    @cached_property
+    def tabulated(self) -> bool:
+        """Whether matrices are made once per token, and not position by position."""
+        if self.index is None:
+            return False
+        positions = self.index.numel() * self.state.shape[2:].numel()
+        vocabulary, channels = self.path.shape
+        return pays(self.run, self.held, vocabulary, channels, positions)
+
     def worth_keeping(self, limit: int) -> int:
         """How many numbers of the matrices to keep within so many bytes: all or none."""
-        numbers = self.table.shape[0] * self.run.dim**2
-        return numbers if numbers * self.table.element_size() <= limit else 0
+        numbers = self.path.shape[0] * self.run.dim**2 if self.tabulated else 0
+        return numbers if numbers * self.path.element_size() <= limit else 0
 
-    def forward(self, kept: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """States (batch, length, dim, columns) and factors, as `Panels.forward` gives them."""
-        matrices = make(self.run, self.held, self.table, kept)
-        states, factors = TABLE.forward(self.rescale, self._operands(matrices))
+    def forward(
+        self, kept: Tensor | None, made: bool = False, last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """States and factors, as `Panels.forward` gives them; nothing is made, nor rounded."""
+        assert not made and last is None
+        kernel, operands = self._kernel(kept, False)
+        states, factors, *_ = kernel.forward(self.rescale, operands)
+        states = states.view(*states.shape[:3], *self.state.shape[2:])
         if not self.rescale:
             return states, None
-        return states, factors.unsqueeze(2).repeat(1, 1, self.run.dim, 1)  # one for all rows
+        factors = factors.unsqueeze(2).repeat(1, 1, self.run.dim, 1)  # one for all rows
+        return states, factors.view(*factors.shape[:3], *self.state.shape[2:])
 
     def backward(
         self,
@@ -146,26 +170,45 @@ class ByMatrices:
         kept: Tensor | None,
         in_states: Tensor,
         in_last: Tensor | None,
-    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
-        """Gradients of the parameters by name, of the table, the state and the inputs."""
-        if kept is None:
-            matrices = make(self.run, self.held, self.table, None)
-        else:
-            matrices = kept.view(-1, self.run.dim, self.run.dim)
+        wanted: bool = True,
+        trained: bool = True,
+    ) -> tuple[list[Any], Tensor, Tensor, Tensor | None]:
+        """Gradients as `Panels.backward` gives them; all of them, whichever are wanted."""
+        kernel, operands = self._kernel(kept, kept is not None)
         divided = self.state.new_empty(0)
         if self.rescale:
             assert factors is not None
-            divided = plain(factors[:, :, 0])
+            divided = self._columns(factors[:, :, 0], 2)
+        results = [self._columns(states, 3), divided, None][: len(kernel.task.results)]
         in_last = torch.zeros_like(self.state) if in_last is None else in_last
-        given = (self._operands(matrices), [states, divided], (in_states, in_last), [])
-        in_matrices, _, *moved = TABLE.backward(self.rescale, *given)
-        in_state, in_inputs = moved
-        assert in_matrices is not None and in_state is not None
-        gradients, in_table = pull(self.run, self.held, self.table, in_matrices)
-        return gradients, in_table, in_state, in_inputs
+        given = (self._columns(in_states, 3), self._columns(in_last, 2))
+        pulled = kernel.backward(self.rescale, operands, results, given, [])
+        gradients: dict[str, Any] = dict(zip(kernel.task.operands, pulled, strict=True))
+        first, driven = gradients["state"].view_as(self.state), gradients["inputs"]
+        if kernel is TABLE:
+            gradients, moved = pull(self.run, self.held, self.path, gradients["matrices"])
+        else:
+            moved = gradients["increments"]
+            if self.index is not None:
+                flat = self.index.reshape(-1)
+                moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
+        return [*map(gradients.get, self.held)], moved, first, driven
 
-    def _operands(self, matrices: Tensor) -> list[Any]:
-        return [matrices, self.index, self.state, self.inputs]
+    def _columns(self, x: Tensor, axes: int) -> Tensor:
+        """With columns behind so many axes."""
+        return x if x.ndim > axes else x.unsqueeze(-1)
+
+    def _kernel(self, kept: Tensor | None, made: bool) -> tuple[Differentiable, list[Any]]:
+        """The kernel and its operands; the matrices of tokens are made unless they were kept."""
+        path, index, driven = self.path, self.index, (self._columns(self.state, 2), self.inputs)
+        if self.tabulated:
+            if kept is None or not made:
+                kept = make(self.run, self.held, path, kept)
+            return TABLE, [kept.view(-1, self.run.dim, self.run.dim), index, *driven]
+        if index is not None:
+            path = path.index_select(0, index.reshape(-1)).unflatten(0, index.shape)
+        kernel = SPARSE if self.run.kernel is Kind.SPARSE else SHARED_FACTORS
+        return kernel, [path, *self.held.values(), *driven]
 
 
 def _sparse(held: dict[str, Tensor], table: Tensor) -> list[Tensor]:
