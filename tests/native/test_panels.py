@@ -486,8 +486,8 @@ def test_transitions_that_are_soon_made_again_are_not_kept(
     part, parameters = Part(Kind.BLOCKS, 128, 4), (torch.zeros(channels, 32, 4, 4),)
     panels = Panels((part,), parameters, path, None, state, None, 0, 0)
     assert panels.plan.kept() > 0
-    assert bool(panels.plan.worth_keeping(2**40)) is keeps
-    assert panels.plan.worth_keeping(0) == 0
+    assert bool(panels.worth_keeping(2**40)) is keeps
+    assert panels.worth_keeping(0) == 0
 
 
 SPLIT = {

@@ -47,7 +47,7 @@ class Task(kernel.Task):
 
     @classmethod
     def sizes_of(
-        cls, basis: "Basis", window: int, increments: Tensor, edges: Tensor | None
+        cls, basis: "_Basis", window: int, increments: Tensor, edges: Tensor | None
     ) -> dict[str, Any]:
         """Of increments (batch, length, channels), and of the tables of the basis."""
         pointers, (batch, length, _) = _tables(basis), increments.shape
@@ -66,33 +66,23 @@ class Task(kernel.Task):
         return super().shapes(sizes) | {"edges": (sizes.batch, sizes.windows + 1)}
 
 
-class Basis(Protocol):
-    """What the library must know of a basis of the free Lie algebra; `paths.LieBasis` is one."""
+class _Basis(Protocol):
+    """What the library must know of a basis of the free Lie algebra; `paths.LieBasis` is one.
+
+    Its letters, the longest words, how many elements there are of each length and in all, and the
+    change of basis by rows, columns and values.
+    """
 
     @property
-    def channels(self) -> int:
-        """Letters."""
-        ...
-
+    def channels(self) -> int: ...
     @property
-    def depth(self) -> int:
-        """Longest words."""
-        ...
-
+    def depth(self) -> int: ...
     @property
-    def change(self) -> Any:
-        """The change of basis, by rows, columns and values."""
-        ...
-
+    def sizes(self) -> tuple[int, ...]: ...
     @property
-    def size(self) -> int:
-        """Number of elements."""
-        ...
-
+    def size(self) -> int: ...
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """By level."""
-        ...
+    def change(self) -> Any: ...
 
 
 KERNEL = Differentiable("log_signatures", "workspace", Task)
@@ -104,7 +94,7 @@ zero outside of windows.
 """
 
 
-def obstacle(increments: Tensor, basis: Basis) -> str | None:
+def obstacle(increments: Tensor, basis: _Basis) -> str | None:
     """Why there is no kernel for increments (batch, length, channels); None if there is."""
     if basis.channels < 2 or not 1 < basis.depth <= DEEPEST:
         return f"{basis.channels} channels at depth {basis.depth} need none"
@@ -119,7 +109,7 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 @lru_cache(maxsize=64)
-def _tables(basis: Basis) -> Tables:
+def _tables(basis: _Basis) -> Tables:
     """The addresses of the tables of a basis, see the header, which hold these by name."""
     words = word_tables(basis.channels, basis.depth)
     tables = {name: torch.from_numpy(getattr(words, name)) for name in TABLES[:4]} | {

@@ -139,8 +139,13 @@ class Panels:
         return _plan(self.parts, self.state.dtype, path, index, state, settings, isa)
 
     def worth_keeping(self, limit: int) -> int:
-        """How many numbers of the transitions to keep within so many bytes."""
-        return self.plan.worth_keeping(limit)
+        """How many numbers of the transitions to keep within so many bytes: none where they are
+        soon made again.
+        """
+        sizes, numbers = self.plan.sizes, self.plan.kept()
+        size = numbers * sizes.real
+        fewest = 0 if sizes.vocabulary else FEWEST[size > CACHED]
+        return numbers if size <= limit and sizes.channels >= fewest else 0
 
     def _problem(self) -> _Problem:
         """For the kernel, but for what it writes."""
@@ -264,9 +269,7 @@ class Plan:
         rescale, restore, pace, still, half = settings
         channels, columns = path[-1] + bool(pace), state[2:]
         batch, length = (path if index is None else index)[:2]
-        self._parts = (_Part * len(parts))(
-            *(_Part(p.kind, p.dim, p.size, int(p.exponential)) for p in parts)
-        )
+        self._parts = (_Part * len(parts))(*(_Part(*part) for part in parts))
         self.sizes = _Problem(
             real=dtype.itemsize,
             batch=batch,
@@ -323,13 +326,6 @@ class Plan:
         problem = self.sizes if problem is None else problem
         measure = function("slicekit_panels_kept")
         return self._once(("kept", problem.threads), lambda: measure(byref(problem)))
-
-    def worth_keeping(self, limit: int) -> int:
-        """How many of them to keep within so many bytes: none where they are soon made again."""
-        numbers = self.kept()
-        size = numbers * self.sizes.real
-        fewest = 0 if self.sizes.vocabulary else FEWEST[size > CACHED]
-        return numbers if size <= limit and self.sizes.channels >= fewest else 0
 
     def pointers(self, tensors: Sequence[Tensor]) -> ctypes.Array:
         """Three for each part, null where it has fewer parameters."""

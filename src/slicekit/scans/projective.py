@@ -217,7 +217,8 @@ def _scaled(x: Tensor, e: Tensor, peaks: Tensor, window: int, unseen: int) -> Te
     x itself, if there is nothing to do.
     """
     length = x.shape[1]
-    lowest = _lowest(peaks, window)
+    padded = torch.cat([peaks, peaks[:, -1:].expand(-1, -length % window, -1)], 1)
+    lowest = padded.unflatten(1, (-1, window)).amin(2)  # of every window
     shift = e - lowest.unsqueeze(2)
     powers = _powers(shift, unseen, x)
     if not torch.equal(peaks, _each_step(lowest, length, window)):
@@ -236,13 +237,6 @@ def _scaled(x: Tensor, e: Tensor, peaks: Tensor, window: int, unseen: int) -> Te
     )
     result[:, whole * window :] = x[:, whole * window :] * powers[:, whole:]
     return result
-
-
-def _lowest(peaks: Tensor, window: int) -> Tensor:
-    """The least of the peaks of every window."""
-    short = -peaks.shape[1] % window
-    padded = torch.cat([peaks, peaks[:, -1:].expand(-1, short, -1)], 1)
-    return padded.unflatten(1, (-1, window)).amin(2)
 
 
 def _powers(shift: Tensor, unseen: int, like: Tensor) -> Tensor:

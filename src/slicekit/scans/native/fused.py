@@ -89,14 +89,9 @@ def solve_at_once(
     state: Any,
     scan: Scan | None,
 ) -> tuple[Tensor, Tensor] | None:
-    """All states and the last one, as `solve` gives them.
+    """All states and the last one, as `solve` gives them, and from what it is given.
 
     None where this way is not open, or an argument does not fit and has to be refused elsewhere.
-
-    Args:
-        structure, parameters, increments, scan: as `solve` is given them.
-        flow: the one to use.
-        state: what was given as the initial one.
     """
     native, path, index = native_scan(scan), increments, []
     if type(increments) is Tabulated:
@@ -327,10 +322,6 @@ def _flops(structure: str, *rest: Any) -> int:
     return 2 * steps * recall(structure).step_cost(path[-1] + bool(rest[-6]))
 
 
-def _outputs(*plan: Any) -> int:
-    return 1 + plan[-2]
-
-
 FUSED = Operator(
     "fused",
     "str structure, str run, bool affine, bool still, float pace, int limit, int rescale, "
@@ -339,7 +330,7 @@ FUSED = Operator(
     None,
     _backward,
     flops=_flops,
-    outputs=_outputs,
+    outputs=lambda *plan: 1 + plan[-2],
     partial=True,
     subject="Chunked() and Native() give",
     advice="use scan=Recurrent(), where a scan can be chosen",

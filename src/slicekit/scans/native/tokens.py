@@ -234,11 +234,7 @@ def _products(held: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
 
 
 def with_kernel(source: FromTable) -> FromTable:
-    """A source of the same transitions that kernels take, or the same source where there is none.
-
-    Args:
-        source: of tokens, on any device.
-    """
+    """A source of the same transitions that kernels take, or the same one where there is none."""
     rows = source.path.shape[0]
     if torch.compiler.is_compiling() or rows > min(MOST_TOKENS, source.index.numel()):
         return source
