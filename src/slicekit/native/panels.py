@@ -336,9 +336,8 @@ class Plan:
 
     def keep(self, problem: _Problem, kept: Tensor | None) -> None:
         """Set the address of the transitions that are kept, if they are."""
-        if kept is None:
-            return
-        problem.kept = address("kept", kept, ((self.kept(problem),), REAL[problem.real]))
+        if kept is not None:
+            problem.kept = address("kept", kept, ((self.kept(problem),), REAL[problem.real]))
 
     def run(self, way: str, problem: _Problem) -> None:
         """Run a pass: its work space also depends on threads and on which arrays there are."""

@@ -176,10 +176,6 @@ class Made(Source):
         path = (some,) if self.index is None else (self.path, some.contiguous())
         return type(self)(self.structure, self.flow, self.parameters, *path)
 
-    def with_parameters(self, parameters: Parameters) -> "Made":
-        """Of the same path."""
-        return type(self)(self.structure, self.flow, parameters, self.path, self.index)
-
     def unruled(self) -> str:
         """Our own all have; of others a transition is looked at."""
         if _is_ours(self.structure) and type(self.flow).__module__.startswith(OURS):

@@ -176,8 +176,8 @@ class VectorDecays(Decays):
             shape = (-1, 2, block * kinds, dim)
             in_later, in_earlier = in_reads.view(shape)[:, 1], in_writes.view(shape)[:, 0]
             in_pair = _between(in_scores, block).flatten(0, 1)
-            in_first = _column_dot(in_later, later).addcmul_(in_gates, second)
-            in_second = _column_dot(in_earlier, earlier).addcmul_(in_gates, first)
+            in_first = (in_later * later).sum(-2, keepdim=True).addcmul_(in_gates, second)
+            in_second = (in_earlier * earlier).sum(-2, keepdim=True).addcmul_(in_gates, first)
             in_gates = torch.stack([in_first, in_second], 1).view(-1, 1, dim)
             torch.addcmul(in_pair @ earlier, in_later, first, out=in_later)
             torch.addcmul(in_pair.mT @ later, in_earlier, second, out=in_earlier)
@@ -210,7 +210,3 @@ def _diagonal(scores: Tensor) -> Tensor:
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-1)
-
-
-def _column_dot(x: Tensor, y: Tensor) -> Tensor:
-    return (x * y).sum(-2, keepdim=True)

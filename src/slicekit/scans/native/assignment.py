@@ -122,7 +122,7 @@ def bound(source: Made) -> Made:
     for run in runs:
         taken = run.bind([parameters[name] for name in run.names])
         parameters |= zip(run.names, taken, strict=True)
-    return source.with_parameters(parameters)
+    return type(source)(source.structure, source.flow, parameters, source.path, source.index)
 
 
 def why_not(source: Source, readout: bool) -> str:
@@ -132,8 +132,7 @@ def why_not(source: Source, readout: bool) -> str:
         return f"there is no kernel for tensors on {first.device.type}"
     if isinstance(source, FromTransitions):
         return _why_not_given(source.transition, readout)
-    if not isinstance(source, Made):
-        return f"there is no kernel for {type(source).__name__}"
+    assert isinstance(source, Made)
     if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
         return f"there is no kernel for {first.dtype}"
     runs = runs_of(source.structure, source.flow)
