@@ -61,11 +61,6 @@ class Run(Handled):
         names = (name.rpartition("_")[2] for name in self.names)
         return dict(zip(names, parameters, strict=True))
 
-    def bind(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The parameters as the kernel takes them, from those of the structure."""
-        pairs = zip(self.names, parameters, strict=True)
-        return [torch.tanh(x) if name in self.bounded else x for name, x in pairs]
-
 
 def runs_of(structure: Structure, flow: Flow) -> tuple[Run, ...] | str:
     """The runs of a structure, or why there is no kernel for it."""
@@ -115,14 +110,12 @@ def _run(parts: list[Part]) -> Run:
 
 def bound(source: Made) -> Made:
     """The same source, with parameters as kernels take them."""
-    runs = runs_of(source.structure, source.flow)
-    if isinstance(runs, str) or not any(run.bounded for run in runs):
+    runs, given = runs_of(source.structure, source.flow), source.parameters
+    assert not isinstance(runs, str), runs
+    taken = {name: torch.tanh(given[name]) for run in runs for name in run.bounded}
+    if not taken:
         return source
-    parameters = dict(source.parameters)
-    for run in runs:
-        taken = run.bind([parameters[name] for name in run.names])
-        parameters |= zip(run.names, taken, strict=True)
-    return type(source)(source.structure, source.flow, parameters, source.path, source.index)
+    return type(source)(source.structure, source.flow, given | taken, source.path, source.index)
 
 
 def why_not(source: Source, readout: bool) -> str:
