@@ -115,7 +115,7 @@ class Panels:
     """
 
     parts: tuple[Part, ...]
-    parameters: tuple[Tensor, ...]
+    parameters: Sequence[Tensor]
     increments: Tensor
     index: Tensor | None
     state: Tensor

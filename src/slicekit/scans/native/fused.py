@@ -18,7 +18,6 @@ initial state and drive are part of the operator here alone.
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -160,6 +159,7 @@ class _Pass:
         index: of tokens, (batch, length).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
         parameters: as the structure has them; after `bind`, as the kernel takes them.
+        bounded: places of those whose tanh it takes.
     """
 
     def __init__(self, *plan: Any) -> None:
@@ -169,20 +169,16 @@ class _Pass:
         self.first = 3 if self.affine else 2
         self.x, *self.start = map(plain, operands[: self.first])
         end = self.first + len(self.run.names)
-        self.parameters = tuple(map(plain, operands[self.first : end]))
+        self.parameters = [*map(plain, operands[self.first : end])]
+        self.bounded = [*map(self.run.names.index, self.run.bounded)]
         self.index = plain(operands[end]) if len(operands) > end else None
 
     def bind(self, made: Sequence[Tensor] = ()) -> list[Tensor]:
         """Puts tanh in the place of each bounded parameter, made already or not, and gives them."""
         bound = list(made) or [tanh.forward(self.parameters[i]) for i in self.bounded]
-        taken = dict(zip(self.bounded, bound, strict=True))
-        self.parameters = tuple(taken.get(i, x) for i, x in enumerate(self.parameters))
+        for i, x in zip(self.bounded, bound, strict=True):
+            self.parameters[i] = x
         return bound
-
-    @cached_property
-    def bounded(self) -> list[int]:
-        """Places of the parameters whose tanh the kernel takes."""
-        return [i for i, name in enumerate(self.run.names) if name in self.run.bounded]
 
     @property
     def makes(self) -> bool:
@@ -245,7 +241,7 @@ def _forward(*args: Any) -> list[Tensor]:
     factors, and what the first state was divided by.
     """
     this = _Pass(*args)
-    bound = this.bind()
+    bound = this.bind() if this.bounded else []
     state = this.initial()
     sizes = []
     if this.rescale:
@@ -294,9 +290,8 @@ def _backward(*args: Any) -> list[Tensor | None]:
         trained,
     )
     if trained:
-        pairs = zip(this.bounded, bound, strict=True)
-        pulled = {i: tanh.pullback(y, in_parameters[i]) for i, y in pairs}
-        in_parameters = [pulled.get(i, x) for i, x in enumerate(in_parameters)]
+        for i, y in zip(this.bounded, bound, strict=True):
+            in_parameters[i] = tanh.pullback(y, in_parameters[i])
     in_x, in_state = this.values(in_path), in_state if sizes is None else in_state / sizes
     tail = [] if this.index is None else [None]
     if not this.affine:
