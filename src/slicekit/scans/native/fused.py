@@ -39,10 +39,9 @@ from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
 
-
 LARGE = 2**14
-"""Numbers of a state that is one for all sequences from which on to copy it takes longer than a word
-to the tape."""
+"""Numbers of a state that is one for all sequences, from which on to copy it takes longer than a
+word to the tape."""
 
 
 def alike(x: Tensor, others: Sequence[Tensor]) -> bool:
