@@ -22,15 +22,17 @@ from slicekit.structures import Structure
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no native library: {reason()}")
 
-STRUCTURES = [
+BY_PANELS = [
     sk.BlockDiagonal(8, 4),
     sk.Orthogonal(8, 4),
     sk.WalshHadamard(8),
     sk.JointDPLR(7, 2),
     sk.DiagonalDense(9, 3),
 ]
-TABULATED = [*STRUCTURES, sk.Sparse(4, density=0.9), sk.DPLR(4, 3)]
-"""Those of which only tokens go the short way too: by a matrix for each, which pays for few."""
+ALONE = [sk.Sparse(4, density=0.9), sk.DPLR(4, 3), sk.Sparse(8, density=0.1)]
+"""With kernels of their own; tokens of the first two by matrices, of the last by position."""
+
+STRUCTURES = [*BY_PANELS, *ALONE]
 
 INITIALS = [sk.FirstInput(), sk.FirstInput(drives=True), sk.Learned()]
 
@@ -124,7 +126,7 @@ def test_directions_of_states_beyond_all_numbers_go_the_short_way(calls: list[fl
 
 
 @pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
-@pytest.mark.parametrize("structure", TABULATED, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
 def test_directions_of_tokens_go_the_short_way(
     structure: Structure, lengths: list[int] | None, calls: list[float]
 ) -> None:
@@ -158,7 +160,7 @@ def _directions(layer: SLiCE, x: Any, lengths: list[int] | None = None) -> Tenso
 
 @pytest.mark.parametrize("module", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
-@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+@pytest.mark.parametrize("structure", BY_PANELS, ids=repr)
 def test_the_short_way_takes_half_precision(
     structure: Structure, initial: Any, module: torch.dtype, calls: list[float]
 ) -> None:
@@ -197,7 +199,7 @@ def test_solve_takes_half_precision(ways: tuple[list[float], list[float]]) -> No
 
 @pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
-@pytest.mark.parametrize("structure", TABULATED, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
 def test_tokens_on_the_short_way_are_their_elements_on_the_long_one(
     structure: Structure, initial: Any, lengths: list[int] | None, calls: list[float]
 ) -> None:
@@ -220,7 +222,7 @@ def test_tokens_on_the_short_way_are_their_elements_on_the_long_one(
 
 
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
-@pytest.mark.parametrize("structure", [sk.WalshHadamard(8), *TABULATED[-2:]], ids=repr)
+@pytest.mark.parametrize("structure", [sk.WalshHadamard(8), *ALONE], ids=repr)
 def test_tokens_that_drive_nothing_and_states_go_the_short_way(
     structure: Structure, initial: Any, calls: list[float]
 ) -> None:
@@ -243,11 +245,12 @@ def test_tokens_that_drive_nothing_and_states_go_the_short_way(
     torch.testing.assert_close(found, gradients(long, table, layer), rtol=1e-10, atol=1e-10)
 
 
-def test_tokens_too_few_for_matrices_go_the_long_way(calls: list[float]) -> None:
+def test_tokens_too_few_for_matrices_are_taken_by_position(calls: list[float]) -> None:
     layer, table = SLiCE(5, sk.Sparse(4, density=0.9)), torch.randn(3, 5)
-    index = torch.tensor([[0, 2]])
-    torch.testing.assert_close(layer(sk.Tabulated(table, index)), layer(table[index]))
-    assert not calls
+    index = torch.tensor([[0, 2], [1, 1], [2, 0]])
+    expected = layer.trajectory(table[index])[0]
+    torch.testing.assert_close(layer(sk.Tabulated(table, index)), expected)
+    assert len(calls) == 1
 
 
 def test_gradients_of_what_is_not_trained_are_left_out_of_matrices(calls: list[float]) -> None:
@@ -314,7 +317,6 @@ LONG = {
     "an affine term": SLiCE(5, PLAIN, affine=True),
     "windows": SLiCE(5, PLAIN, flow=sk.LogODE(depth=1, window=2)),
     "another scan": SLiCE(5, PLAIN, scan=sk.Recurrent()),
-    "a structure with a kernel of its own": SLiCE(5, sk.Sparse(8, density=0.5)),
     "a subclass": _Otherwise(5, PLAIN),
     "a hook": _hooked(SLiCE(5, PLAIN)),
 }
@@ -408,7 +410,7 @@ def test_saved_tensors_may_come_back_otherwise(calls: list[float]) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+@pytest.mark.parametrize("structure", BY_PANELS, ids=repr)
 def test_solve_takes_it_for_vectors_and_gives_the_same(
     structure: Structure, ways: tuple[list[float], list[float]]
 ) -> None:
@@ -455,7 +457,7 @@ def test_calls_of_all_sizes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a plan of its own, whatever came before it: shape, precision, threads, processor."""
     monkeypatch.setattr(kernel, "WORTHWHILE", 0)
     layers = [SLiCE(5, PLAIN, initial=i) for i in INITIALS[::2]]
-    layers += [SLiCE(5, STRUCTURES[1]), SLiCE(5, PLAIN).double()]
+    layers += [*(SLiCE(5, s) for s in (STRUCTURES[1], *ALONE)), SLiCE(5, PLAIN).double()]
     loaded, given = library(), torch.get_num_threads()
     assert loaded is not None
     best = loaded.isa

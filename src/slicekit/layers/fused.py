@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
 from slicekit.checks import Lengths, check_lengths
@@ -22,7 +23,8 @@ from slicekit.native.panels import HALF
 from slicekit.operators import PLAIN, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
-from slicekit.scans.native.fused import alike, native_scan, only_run, open_to, run_at_once
+from slicekit.scans.native.assignment import PANELS
+from slicekit.scans.native.fused import alike, native_scan, only_run, run_at_once
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import WINDOW
 from slicekit.structures import Structure
@@ -123,8 +125,8 @@ def _plan(
         return ()
     if type(initial) not in (FirstInput, Learned):
         return ()
-    floating = [p for p in operands[1:] if p.is_floating_point()]
-    if not alike(x, floating) or (x.dtype is HALF and (tokens or layer.projective)):
+    floating = [p for p in operands[1:] if p.dtype is not torch.int64]
+    if not alike(x, floating):
         return ()
     if x.ndim != 3 - tokens or x.shape[-1] != layer.channels or 0 in (*x.shape, *where.shape):
         return ()
@@ -142,10 +144,12 @@ def _plan(
     run = only_run(structure, flow)
     if run is None:
         return ()
-    order = tuple(names.index(name) for name in run.names)
-    counts = (x.shape[0], where.numel()) if tokens else ()
-    if not open_to(run, [given[i] for i in order], layer.channels + 1, counts):
+    by_panels = run.kernel == PANELS
+    if by_panels and len(floating) < len(operands) - 1:
         return ()
+    if x.dtype is HALF and (tokens or layer.projective or not by_panels):
+        return ()
+    order = tuple(names.index(name) for name in run.names)
     still = begins and not initial.drives_first
     plan = (structure, run, affine, still, drive.dt, scan.limit, WINDOW * layer.projective)
     return plan, order

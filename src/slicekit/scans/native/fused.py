@@ -4,16 +4,15 @@
 
 x may be bfloat16, and so are all states then: the kernel reads and writes them as such, also on the
 way back, and computes in float32. The last state, and all that is not as long as x, is float32.
-With a pace, the increments are never written down: the kernel takes x. It writes all states where
-they are wanted: after an element that drives nothing (a *still* one) stands the state before it.
+With a pace, increments of panels are never written down: the kernel takes x. All states are written
+where they are wanted: after an element that drives nothing (a *still* one), the state before it.
 Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
 Of projective states, divided every `rescale` steps, it gives the directions; see `projective`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
-one panel kernel takes, or of whose tokens dense matrices are made; `passes` takes all others. Both
-hand the same problem, `Panels` or `Alone`, to the same kernel. They are two because of what
-stands before it: a description that can be traced, checks of the state, a source and a list of
-scans to choose from take half as long again as all of a tiny solve does on this way, and a layer's
-initial state and drive are part of the operator here alone.
+one kernel takes; `passes` takes all others. Both hand the same problem, `Panels` or `Alone`, to the
+same kernel. They are two because of what stands before it: a description that can be traced, checks
+of the state, a source and a list of scans to choose from take half as long again as all of a tiny
+solve does on this way, and a layer's initial state and drive are part of the operator here alone.
 """
 
 import math
@@ -34,7 +33,7 @@ from slicekit.scans import choice, lowering
 from slicekit.scans.base import Scan
 from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
-from slicekit.scans.native.tokens import Alone, pays
+from slicekit.scans.native.tokens import Alone
 from slicekit.scans.operands import expected_shapes
 from slicekit.scans.projective import directions, powers_of_two, pull_directions
 from slicekit.structures import Parameters, Structure
@@ -57,20 +56,6 @@ def only_run(structure: Structure, flow: Flow) -> Run | None:
     if isinstance(runs, str) or len(runs) != 1 or not available():
         return None
     return runs[0]
-
-
-def open_to(run: Run, parameters: Sequence[Tensor], channels: int, tokens: Sequence[int]) -> bool:
-    """Whether this way takes a run: by panels, or by a table of matrices where that pays.
-
-    Args:
-        run: the only one of a structure.
-        parameters: its own, in order.
-        channels: of the increments.
-        tokens: how many there are in the table, and how many positions; nothing without a table.
-    """
-    if run.kernel == PANELS:
-        return all(x.is_floating_point() for x in parameters)
-    return bool(tokens) and pays(run, run.named(parameters), tokens[0] + 1, channels, tokens[1])
 
 
 def native_scan(scan: Scan | None) -> Native | None:
@@ -206,31 +191,39 @@ class _Pass:
     def problem(self, state: Tensor) -> Panels | Alone:
         """That of the kernel, from the first state."""
         if self.run.kernel != PANELS:
-            given = (*self.table(), state, None, self.rescale)
+            given = (*self.driven(), state, None, self.rescale)
             return Alone(self.run, self.parameters, *given)
         given = (self.parameters, self.x, self.index, state, None, self.rescale)
         return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
 
-    def table(self) -> tuple[Tensor, Tensor]:
-        """Increments of all tokens, and which of them drive the steps.
+    def driven(self) -> tuple[Tensor, Tensor | None]:
+        """Increments (batch, length, channels), or those of all tokens and which drive the steps.
 
-        One more token, the identity, stands for -1 and for a still position.
+        What is still has increments of zero; one more token, the last, stands for it and for -1.
         """
-        assert self.index is not None
-        count, clock = self.x.shape[0], int(self.pace != 0)
-        table = self.x.new_zeros(count + 1, self.x.shape[1] + clock)
-        table[:-1, :clock] = self.pace
-        torch.mul(self.x, self.pace or 1.0, out=table[:-1, clock:])
-        index = self.index.remainder(count + 1)
-        if self.still:
-            index[:, 0] = count
-        return table, index
+        *rows, channels = self.x.shape
+        clock, rows[0] = int(self.pace != 0), rows[0] + (self.index is not None)
+        path = self.x.new_empty(*rows, channels + clock)
+        values = path if self.index is None else path[:-1]
+        values[..., :clock] = self.pace
+        torch.mul(self.x, self.pace or 1.0, out=values[..., clock:])
+        if self.index is None:
+            path[:, : self.still] = 0
+            return path, None
+        path[-1] = 0
+        index = self.index.remainder(rows[0])
+        index[:, : self.still] = rows[0] - 1
+        return path, index
 
     def values(self, in_path: Tensor) -> Tensor:
         """The gradient of x, from what the problem gives."""
         if self.run.kernel == PANELS:
             return in_path
-        return in_path[:-1, int(self.pace != 0) :] * (self.pace or 1.0)
+        in_path = in_path if self.index is None else in_path[:-1]
+        in_x = in_path[..., int(self.pace != 0) :] * (self.pace or 1.0)
+        if self.index is None:
+            in_x[:, : self.still] = 0
+        return in_x
 
 
 def _forward(*args: Any) -> list[Tensor]:
