@@ -125,7 +125,8 @@ def why_not(source: Source, readout: bool) -> str:
         return f"there is no kernel for tensors on {first.device.type}"
     if isinstance(source, FromTransitions):
         return _why_not_given(source.transition, readout)
-    assert isinstance(source, Made)
+    if not isinstance(source, Made):
+        return f"there is no kernel for {type(source).__name__}"
     if any(x.is_floating_point() and x.dtype not in REAL for x in source.tensors):
         return f"there is no kernel for {first.dtype}"
     runs = runs_of(source.structure, source.flow)
