@@ -69,16 +69,16 @@ def test_tables_of_a_record_are_the_same_when_it_is_read_again(tmp_path: Path) -
     assert (tmp_path / "a5-lengths.md").read_text() == again.as_markdown()
 
 
-def test_models_with_the_same_seeds_share_a_command() -> None:
+def test_models_with_the_same_seeds_share_a_command_and_so_do_lengths() -> None:
     found = [*outcomes("bd-slice", "de-lncde", seeds=(0, 1)), *outcomes("d-slice")]
     assert commands(STUDY, found) == [
         "slicekit study a5-lengths --models bd-slice,de-lncde --seeds 0,1 --steps 6000 --batch 256",
         "slicekit study a5-lengths --models d-slice --seeds 0 --steps 6000 --batch 256",
     ]
     layers = make("a5-layers")
-    (plan,) = layers.wanted(Choice(models=("bd-slice",), lengths=(5,), recipe="paper"), {})
-    (command,) = commands(layers, [made_up(plan)])
-    assert "--lengths 5 --max-layers 1 --recipe paper" in command
+    plans = layers.wanted(Choice(models=("bd-slice",), lengths=(5, 7), recipe="paper"), {})
+    (command,) = commands(layers, [made_up(plan) for plan in plans])
+    assert "--lengths 5,7 --max-layers 1 --recipe paper" in command
 
 
 def test_places_of_one_machine_are_not_recorded(tmp_path: Path) -> None:

@@ -178,42 +178,54 @@ class A5Layers(Study):
 
     def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
         """A row for each model and recipe."""
-        needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
+        needed = self.needed(choice, outcomes)
         rows = []
         for model, recipe in self._lines(choice, outcomes):
             row = label(model, recipe)
             runs = [x for x in outcomes if x.plan.label == row]
-            seeds = sorted({x.plan.settings.seed for x in runs})
-            cells = (", ".join(_alike(needed[row, seed, n] for seed in seeds)) for n in lengths)
-            best = [percent(x.best_accuracy or 0.0) for x in runs]
-            accuracy = " ".join(best) if len(best) <= len(seeds) else NOTHING
-            rows.append((row, seeds_of(runs), steps_made(runs), *cells, accuracy, _said(model)))
-        names = (f"k={length}" for length in lengths)
-        columns = ("model", "seeds", "steps", *names, "validation, %", "the paper")
+            layers = {
+                length: ", ".join(_alike(needed, row, length)) for length in self.lengths(choice)
+            }
+            cells = (_by_length(layers), " ".join(self._longest(runs)), _said(model))
+            rows.append((row, seeds_of(runs), steps_made(runs), *cells))
+        columns = ("model", "seeds", "steps", "layers", "validation, %", "the paper")
         note = (
             "Smallest number of layers for words of length k, steps until it was told, and the "
-            f"accuracy that these had. The paper made {PAPERS_STEPS} steps."
+            f"accuracy that these had at the largest k. The paper made {PAPERS_STEPS} steps."
         )
         return [Table("Layers needed", columns, tuple(rows), note)]
+
+    def _longest(self, runs: Sequence[Outcome]) -> list[str]:
+        """Accuracy of each seed on the longest words, with the most layers."""
+        last = max((self.lengths_of(x) for x in runs), default=())
+        most: dict[int, Outcome] = {}
+        for run in sorted(runs, key=lambda x: x.plan.layers or 1):
+            if self.lengths_of(run) == last:
+                most[run.plan.settings.seed] = run
+        return [percent(most[seed].best_accuracy or 0.0) for seed in sorted(most)]
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Layers against length, a line for each model and seed."""
         needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
         made, (axis,) = figures.figure(1, 8, 4.6, self.summary)
         models = [label(*line) for line in self._lines(choice, outcomes)]
-        most = self._most(choice)
-        models = [x for x in models if any(_shown(needed, x, most))]
+        models = [x for x in models if any(_alike(needed, x, length) for length in lengths)]
         for number, model in enumerate(models):
             shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
             for seed in self.chosen_seeds(choice):
-                heights = [_height(needed[model, seed, n], most) + shift for n in lengths]
                 told = model if seed == self.chosen_seeds(choice)[0] else None
-                look = figures.line(number)
-                axis.plot(lengths, heights, **look, marker="o", markersize=4, label=told)
+                look = figures.line(number) | {"markersize": 4}
+                cells = [needed[model, seed, n] for n in lengths]
+                enough = [int(x) + shift if x.isdigit() else math.nan for x in cells]
+                more = [int(x[1:]) + 0.5 + shift if x[0] == ">" else math.nan for x in cells]
+                axis.plot(lengths, enough, **look, marker="o", label=told)
+                axis.plot(lengths, more, **look | {"linestyle": ""}, marker="^")
+        most = self._most(choice)
         axis.set_xticks(lengths)
-        axis.set_yticks(range(1, most + 2), [*map(str, range(1, most + 1)), f">{most}"])
-        axis.set_ylim(0.5, most + 1.5)
-        figures.label(axis, title="fewest layers that learn it", x="length", y="layers needed")
+        axis.set_yticks(range(1, most + 1))
+        axis.set_ylim(0.5, most + 1)
+        title = "fewest layers that learn it; triangles: more than were tried"
+        figures.label(axis, title=title, x="length", y="layers needed")
         axis.grid(alpha=0.3)
         figures.legend(axis)
         figures.write(made, path)
@@ -228,22 +240,33 @@ def _passes(outcome: Outcome) -> bool:
     return outcome.best_accuracy is not None and outcome.best_accuracy > THRESHOLD
 
 
-def _alike(cells: Iterator[str]) -> list[str]:
-    """One for all seeds, if they agree."""
-    joined = list(cells)
-    return joined[:1] if len(set(joined)) <= 1 else joined
+def _alike(needed: Needed, row: str, length: int) -> list[str]:
+    """What each seed needs, or one for all if they agree; nothing if none was tried."""
+    of_seeds = [x for (model, _, n), x in needed.items() if (model, n) == (row, length)]
+    tried = [x for x in of_seeds if x != NOTHING]
+    return tried[:1] if len(set(tried)) <= 1 else tried
+
+
+def _by_length(layers: Mapping[int, str]) -> str:
+    """As in "1 at k = 3 to 10, 12; 2 at k = 20", from the words for each length, "" where none are.
+
+    >>> _by_length({3: "1", 4: "1", 5: "", 6: "2", 8: "1"})
+    '1 at k = 3 to 4, 8; 2 at k = 6'
+    """
+    spans: dict[str, list[list[int]]] = {}
+    for length, words in layers.items():
+        own = spans.setdefault(words, [])
+        if own and own[-1][-1] == length - 1:
+            own[-1].append(length)
+        else:
+            own.append([length])
+    spans.pop("", None)
+    shown = {
+        words: ", ".join(str(x[0]) if len(x) == 1 else f"{x[0]} to {x[-1]}" for x in own)
+        for words, own in spans.items()
+    }
+    return "; ".join(f"{words} at k = {lengths}" for words, lengths in shown.items()) or NOTHING
 
 
 def _said(model: str) -> str:
     return PAPER.get(model, NOTHING)
-
-
-def _shown(needed: Mapping[tuple[str, int, int], str], model: str, most: int) -> Iterator[bool]:
-    """Whether there is something to draw of a model, run by run."""
-    return (not math.isnan(_height(x, most)) for (name, _, _), x in needed.items() if name == model)
-
-
-def _height(needed: str, most: int) -> float:
-    if needed.isdigit():
-        return int(needed)
-    return most + 1 if needed == f">{most}" else math.nan

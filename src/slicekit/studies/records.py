@@ -28,6 +28,9 @@ PATIENCE = 60.0
 ELSEWHERE = ("data",)
 """Options of tasks that are places on one machine, and no part of what was done."""
 
+LENGTHS = "--lengths"
+"""An option of which a command may have several values."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -169,16 +172,22 @@ def _better(earlier: Outcome | None, now: Outcome) -> Outcome:
 
 
 def commands(study: "Study", outcomes: Sequence[Outcome]) -> list[str]:
-    """Commands that repeat runs: models with the same seeds and options share one."""
+    """Commands that repeat runs: those that differ in one of models and lengths alone share one."""
     seeds: dict[tuple[tuple[str, ...], str], set[int]] = {}
     for x in outcomes:
         seeds.setdefault((study.words(x), study.named(x)), set()).add(x.plan.settings.seed)
     models: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (words, model), numbers in seeds.items():
         models.setdefault((words, ",".join(map(str, sorted(numbers)))), []).append(model)
+    lengths: dict[tuple[str, ...], list[str]] = {}
+    for (words, numbers), names in models.items():
+        command = ("--models", ",".join(names), "--seeds", numbers, *words)
+        at = command.index(LENGTHS) + 1 if LENGTHS in command else len(command)
+        lengths.setdefault((*command[:at], *command[at + 1 :]), []).extend(command[at : at + 1])
     return [
         " ".join(
-            ["slicekit study", study.name, "--models", ",".join(names), "--seeds", numbers, *words]
+            ["slicekit study", study.name]
+            + [f"{x} {','.join(known)}" if x == LENGTHS else x for x in command]
         )
-        for (words, numbers), names in models.items()
+        for command, known in lengths.items()
     ]
