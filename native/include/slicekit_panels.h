@@ -35,8 +35,10 @@ typedef struct {
   int64_t threads;
   int64_t made;       /* whether `kept` holds the transitions before the forward pass, from another */
   int64_t still;      /* 1: the first position drives nothing, and its state is the initial one */
-  int64_t half;       /* 1: increments, states and the gradients of both are bfloat16, and everything
-                         else is float; not with a table, inputs, rescale or a product */
+  int64_t half;       /* 1: increments (but for a table), states, directions and the gradients of all
+                         three are bfloat16, and everything else is float; not with inputs or a product */
+  int64_t directed;   /* 1: with rescale, directions of the states are written too, and in_states are
+                         the gradients of these; not with several columns, inputs or a product */
   double pace;        /* 0: increments are given; otherwise they are pace (1, values), and what is
                          given are the values, with one channel less, and so are their gradients */
 
@@ -44,9 +46,12 @@ typedef struct {
   const void *const *parameters; /* three for each part, null where it has fewer */
   const void *increments;        /* (batch, length, channels), or the table (vocabulary, channels) */
   const int64_t *index;          /* (batch, length) rows of the table, or null; -1 drives nothing */
+  const int64_t *lengths;        /* (batch,) positions from which on nothing drives, whatever stands
+                                    there, or null; not with a table or a product */
   const void *state;             /* (batch, dim, columns) */
   const void *inputs;            /* (batch, length, dim, columns) or null */
   void *states;                  /* (batch, length, dim, columns) */
+  void *directions;              /* the same shape: with directed, states over their norms */
   void *last;                    /* (batch, dim, columns): with half, the last state; or null */
   void *factors;                 /* (batch, ceil(length / rescale), dim, columns), with rescale: what
                                     rows are divided by, the power of two below the largest modulus

@@ -19,11 +19,20 @@ typedef struct {
   int64_t rescale; /* steps between two divisions of the state by the power of two below its size;
                       0: none */
   int64_t threads;
+  int64_t still; /* 1: the first position drives nothing, and its state is the initial one */
+  int64_t half;  /* 1: increments, states, directions and the gradients of all three are bfloat16, and
+                    everything else is float; not with inputs or several columns */
+  int64_t directed; /* 1: directions of the states are written too, and in_states are the gradients of
+                       these; not with inputs or several columns */
+  double pace;   /* 0: increments are given; otherwise they are pace (1, values), and what is given
+                    are the values, with one channel less, and so are their gradients */
 
+  const int64_t *lengths; /* (batch,) positions from which on nothing drives, or null */
   const void *increments; /* (batch, length, channels) */
   const void *state;      /* (batch, dim, columns) */
   const void *inputs;     /* (batch, length, dim, columns) or null; not with rescale */
   void *states;           /* (batch, length, dim, columns) */
+  void *directions;       /* the same shape: with directed, states over their norms */
   void *last;             /* (batch, dim, columns) */
   void *factors;          /* (batch, ceil(length / rescale), columns), with rescale */
 

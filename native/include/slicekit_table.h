@@ -17,12 +17,18 @@ typedef struct {
   int64_t rescale;    /* steps between two divisions of the state by the power of two below its size;
                          0: none */
   int64_t threads;
+  int64_t half;       /* 1: states, directions and the gradients of both are bfloat16, and everything
+                         else is float; not with inputs or several columns */
+  int64_t directed;   /* 1: directions of the states are written too, and in_states are the gradients
+                         of these; not with inputs or several columns */
 
   const void *matrices; /* (vocabulary, dim, dim) */
   const int64_t *index; /* (batch, length) */
   const void *state;    /* (batch, dim, columns) */
   const void *inputs;   /* (batch, length, dim, columns) or null; not with rescale */
   void *states;         /* (batch, length, dim, columns) */
+  void *directions;     /* the same shape: with directed, states over their norms */
+  void *last;           /* (batch, dim, columns), or null */
   void *factors;        /* (batch, ceil(length / rescale), columns), with rescale */
 
   /* For the backward pass, which reads `states` and `factors`. */

@@ -45,15 +45,50 @@ SLICEKIT_INLINE Real divided(int64_t n, const Real *from, Real divisor, Real *to
   return total;
 }
 
-// to = from / |from|, and log |from|; `to` may be `from`. Zeros stay zero, with the logarithm of
-// the smallest normal number; where a number is not finite, no number is.
 template <class Real>
-SLICEKIT_INLINE Real take_apart(int64_t n, const Real *from, Real *to) {
+SLICEKIT_INLINE Real inner_product(int64_t n, const Real *x, const Real *y) {
+  constexpr int64_t V = WIDTH<Real>;
+  const int64_t whole = n / V * V;
+  Vector<Real> products = {};
+  for (int64_t i = 0; i < whole; i += V) products += load(x + i) * load(y + i);
+  Real total = sum(products);
+  for (int64_t i = whole; i < n; ++i) total += x[i] * y[i];
+  return total;
+}
+
+// A norm that may be no number of its own: norm * largest, where the norm of zero is zero.
+template <class Real>
+struct Norm {
+  Real norm, largest;
+};
+
+// to = from / |from|, and its norm; `to` may be `from`. Zeros stay zero; where a number is not finite,
+// no number is.
+template <class Real>
+SLICEKIT_INLINE Norm<Real> direction_of(int64_t n, const Real *from, Real *to) {
   const Real largest = largest_modulus(n, from);
   const Real norm = Real(sqrt(divided(n, from, largest, to)));
-  if (norm == 0) return Real(log(sizeof(Real) == 4 ? double(FLT_MIN) : DBL_MIN));
-  divided(n, to, norm, to);
-  return Real(log(double(norm)) + log(double(largest)));
+  if (norm != 0) divided(n, to, norm, to);
+  return {norm, largest};
+}
+
+// The same, and log |from|, of zeros that of the smallest normal number.
+template <class Real>
+SLICEKIT_INLINE Real take_apart(int64_t n, const Real *from, Real *to) {
+  const Norm<Real> size = direction_of(n, from, to);
+  if (size.norm == 0) return Real(log(sizeof(Real) == 4 ? double(FLT_MIN) : DBL_MIN));
+  return Real(log(double(size.norm)) + log(double(size.largest)));
+}
+
+// The gradient of a state, in place of that of its direction d: (g - d <d, g>) / |h|. The state becomes
+// its direction.
+template <class Real>
+SLICEKIT_INLINE void pull_direction(int64_t n, Real *state, Real *gradient) {
+  const Norm<Real> size = direction_of(n, state, state);
+  const Real inner = inner_product(n, state, gradient), norm = size.norm == 0 ? Real(1) : size.norm;
+  for (int64_t i = 0; i < n; ++i) {
+    gradient[i] = (gradient[i] - state[i] * inner) / norm / size.largest;
+  }
 }
 
 }  // namespace SLICEKIT_ISA

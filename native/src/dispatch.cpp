@@ -53,7 +53,7 @@ Isa isa() { return chosen().load(std::memory_order_relaxed); }
 
 extern "C" {
 
-int64_t slicekit_interface(void) { return 14; }
+int64_t slicekit_interface(void) { return 15; }
 
 const char *slicekit_isa(void) { return slicekit::NAMES[static_cast<int>(slicekit::isa())]; }
 

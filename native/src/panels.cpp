@@ -21,17 +21,12 @@ Panels<Real> panels_of(const Pass<Real> &pass, const Layout &layout, const Chunk
   return {kept + layout.panels_before * panel, panel, LANES<Real>};
 }
 
-// The first position of a sequence, where it drives nothing: a transition, or a gradient, of zero.
+// Positions that drive nothing have a transition, or a gradient, of zero.
 template <class Real>
-void keep_still(const Pass<Real> &pass, const Layout &layout, const ChunkRows &chunk,
-                const Panels<Real> &panels) {
-  if (!pass.q.still || chunk.first_step) return;
-  for (int64_t s = 0; s < chunk.sequences; ++s) {
-    for (int64_t p = 0; p < layout.panels; ++p) {
-      Real *lanes = panels.of(p, s * chunk.steps);
-      for (int64_t l = 0; l < LANES<Real>; ++l) lanes[l] = 0;
-    }
-  }
+void keep_still(const PanelChunk<Real> &part, const Panels<Real> &panels) {
+  part.each_idle_row([&](int64_t row, int64_t rows) {
+    for (int64_t p = 0; p < part.layout.panels; ++p) clear(panels.of(p, row), rows * LANES<Real>);
+  });
 }
 
 template <class Real>
@@ -39,7 +34,7 @@ void make_chunk(const PanelChunk<Real> &part, int64_t split, const Panels<Real> 
   const Pass<Real> &pass = part.pass;
   make_features(part.layout.feature_panels, pass.packed[split].forward, pass.path, part.chunk.rows(),
                 part.increments(), panels);
-  keep_still(pass, part.layout, part.chunk, panels);
+  keep_still(part, panels);
   pass.flow(part.layout, part.chunk.rows(), panels, part.scratch.flow);
 }
 
@@ -114,7 +109,7 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
       }
     }
     if (!q.in_parameters && !q.in_increments) continue;
-    keep_still(pass, layout, chunk, gradients);
+    keep_still(part, gradients);
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
     if (q.in_parameters) {
       add_parameter_gradients(layout.feature_panels, pass.path, chunk.rows(), part.increments(),
@@ -159,10 +154,15 @@ void add_partial_increments(const Pass<Real> &pass) {
 template <class Real>
 void run_table_task(const Pass<Real> &pass, int64_t b, const Scratch<Real> &scratch) {
   const Panels<Real> table = rows_of_table(pass, pass.table);
-  for (int64_t c = 0; c < pass.q.columns; ++c) {
-    const auto sequence = Sequence<Real>::whole(pass.q, pass.plan.layout[0], scratch, b, c);
-    sequence.run(0, pass.q.length, table.panel,
-                 [&](int64_t t) { return table.of(0, pass.token(b, t)); });
+  for (int64_t number = 0; number < chunks_of(pass); ++number) {
+    const ChunkRows chunk = chunk_of(pass, b, number);
+    const PanelChunk<Real> part = {pass, pass.plan.layout[0], scratch, chunk};
+    part.carry_on();
+    for (int64_t c = 0; c < pass.q.columns; ++c) {
+      part.sequence(b, c).run(chunk.first_step, chunk.steps, table.panel,
+                              [&](int64_t t) { return table.of(0, pass.token(b, t)); });
+    }
+    part.write_states();
   }
 }
 
@@ -190,12 +190,20 @@ void run_table_slot_back(const Pass<Real> &pass, int64_t slot, const Scratch<Rea
                : run_token_strips_back<LEFT>(pass, transposed, gradients, first, stop);
   }
   for (int64_t b = first; b < stop; ++b) {
-    for (int64_t c = 0; c < pass.q.columns; ++c) {
-      const auto sequence = Sequence<Real>::whole(pass.q, plan.layout[0], scratch, b, c);
-      sequence.template run_back<ADDED>(
-          0, pass.q.length, table.panel, gradients.panel,
-          [&](int64_t t) { return table.of(0, pass.token(b, t)); },
-          [&](int64_t t) { return gradients.of(0, pass.token(b, t)); });
+    for (int64_t number = chunks_of(pass) - 1; number >= 0; --number) {
+      const ChunkRows chunk = chunk_of(pass, b, number);
+      const PanelChunk<Real> part = {pass, plan.layout[0], scratch, chunk};
+      part.read_states();
+      if (number == 0 && b + 1 < stop) {
+        PanelChunk<Real>{pass, plan.layout[0], scratch, chunk_of(pass, b + 1, chunks_of(pass) - 1)}
+            .ask_for_states();
+      }
+      for (int64_t c = 0; c < pass.q.columns; ++c) {
+        part.sequence(b, c).template run_back<ADDED>(
+            chunk.first_step, chunk.steps, table.panel, gradients.panel,
+            [&](int64_t t) { return table.of(0, pass.token(b, t)); },
+            [&](int64_t t) { return gradients.of(0, pass.token(b, t)); });
+      }
     }
   }
 }

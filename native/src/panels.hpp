@@ -12,14 +12,23 @@ namespace SLICEKIT_ISA {
 // Channels of a table that gradients are pulled back to at a time.
 constexpr int64_t TABLE_CHANNELS = 48;
 
+template <class Real>
+void clear(Real *numbers, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) numbers[i] = 0;
+}
+
 // What a thread works with.
 template <class Real>
 struct Scratch {
   Real *transitions;  // panels of a chunk
   Real *gradients;    // their gradients, where they can't be written over the transitions
-  Real *increments;   // of a chunk, (rows, width), where memory has them in half precision
+  Real *increments;   // of a chunk, (rows, width), where the pass works on copies
   Real *states;       // the same, after and before its steps: (sequences, steps + 1, dim, columns)
   Real *in_states;    // and their gradients
+  Real *directions;   // of a state
+  typename Scales<Real>::Integer *exponents;  // of its numbers, (sequences, dim)
+  Real *weights;      // powers of two of these
+  Real *scaled;       // a state times weights
   FlowScratch<Real> flow;
   Real *norms;        // of rotated blocks, for each column
   Real *state;        // a padded state
@@ -122,12 +131,15 @@ struct Pass {
     Scratch<Real> scratch = {};
     scratch.transitions = workspace.take<Real>(q.kept ? 0 : numbers);
     scratch.gradients = backward && apart() ? workspace.take<Real>(numbers) : scratch.transitions;
-    if (q.half) {
-      const int64_t states = (plan.rows + plan.together) * q.dim * q.columns;
-      scratch.increments = workspace.take<Real>(plan.rows * path.width());
-      scratch.states = workspace.take<Real>(states);
-      scratch.in_states = workspace.take<Real>(backward ? states : 0);
-    }
+    const int64_t copied = copies_states(q) ? (plan.rows + plan.together) * q.dim * q.columns : 0;
+    const int64_t directed = q.directed ? q.dim : 0;
+    scratch.increments = workspace.take<Real>(copies_path(q) ? plan.rows * path.width() : 0);
+    scratch.states = workspace.take<Real>(copied);
+    scratch.in_states = workspace.take<Real>(backward ? copied : 0);
+    scratch.directions = workspace.take<Real>(directed);
+    scratch.exponents = workspace.take<typename Scales<Real>::Integer>(plan.together * directed);
+    scratch.weights = workspace.take<Real>(directed);
+    scratch.scaled = workspace.take<Real>(directed);
     scratch.flow = take_flow_scratch<Real>(plan.part, plan.parts, workspace);
     scratch.norms = workspace.take<Real>(dim * q.columns);
     scratch.state = workspace.take<Real>(padded);

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t MOST_PARTS = 256, MOST_RANK = 256, MOST = int64_t(1) << 44;
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+bool is_flag(int64_t n) { return n == 0 || n == 1; }
 
 int64_t check_part(const slicekit_part &part) {
   const bool blocks = part.kind == SLICEKIT_BLOCKS || part.kind == SLICEKIT_SKEW;
@@ -50,9 +51,12 @@ int64_t check_sizes(const slicekit_panels *q) {
   if (q->vocabulary < 0 || q->vocabulary > MOST) return SLICEKIT_BAD_SIZE;
   if (q->rescale < 0 || q->restore < 0) return SLICEKIT_BAD_OPTION;
   if (q->rescale && q->inputs && !q->product) return SLICEKIT_BAD_OPTION;
-  const bool plain = q->real == 4 && !q->vocabulary && !q->inputs && !q->rescale && !q->product;
-  if (q->half < 0 || q->half > (plain ? 1 : 0) || (q->last && !q->half)) return SLICEKIT_BAD_OPTION;
-  if (q->still < 0 || q->still > 1) return SLICEKIT_BAD_OPTION;
+  const bool plain = !q->inputs && !q->product;
+  if (!is_flag(q->half) || !is_flag(q->directed) || !is_flag(q->still)) return SLICEKIT_BAD_OPTION;
+  if (q->half && (!plain || q->real != 4)) return SLICEKIT_BAD_OPTION;
+  if (q->directed && (!plain || !q->rescale || q->columns > 1)) return SLICEKIT_BAD_OPTION;
+  if (q->lengths && (q->vocabulary || q->product)) return SLICEKIT_BAD_OPTION;
+  if (q->last && !q->half) return SLICEKIT_BAD_OPTION;
   if (!std::isfinite(q->pace) || (q->pace && q->channels < 2)) return SLICEKIT_BAD_OPTION;
   int64_t dim = 0;
   double features = 0;
@@ -83,6 +87,13 @@ int64_t check_index(const slicekit_panels *q) {
   return SLICEKIT_OK;
 }
 
+int64_t check_lengths(const slicekit_panels *q) {
+  for (int64_t b = 0; q->lengths && b < q->batch; ++b) {
+    if (q->lengths[b] < 0 || q->lengths[b] > q->length) return SLICEKIT_BAD_INDEX;
+  }
+  return SLICEKIT_OK;
+}
+
 // What all passes read.
 int64_t check_given(const slicekit_panels *q) {
   if (!q->workspace || !q->increments) return SLICEKIT_BAD_POINTER;
@@ -100,6 +111,7 @@ int64_t check(const slicekit_panels *q) {
   if (!q->state || !q->states) return SLICEKIT_BAD_POINTER;
   if (q->rescale && !q->factors) return SLICEKIT_BAD_POINTER;
   if (const int64_t status = check_given(q)) return status;
+  if (const int64_t status = check_lengths(q)) return status;
   return q->vocabulary ? check_index(q) : int64_t(SLICEKIT_OK);
 }
 
@@ -126,7 +138,10 @@ int64_t slicekit_panels_forward(const slicekit_panels *problem) {
   if (const int64_t status = check(problem)) return status;
   const slicekit_panels &q = *problem;
   if (q.batch == 0) return SLICEKIT_OK;
-  slicekit::prefer_large_pages(q.states, q.batch * q.length * q.dim * q.columns * (q.half ? 2 : q.real));
+  if (q.directed && !q.directions) return SLICEKIT_BAD_POINTER;
+  const int64_t bytes = q.batch * q.length * q.dim * q.columns * (q.half ? 2 : q.real);
+  slicekit::prefer_large_pages(q.states, bytes);
+  if (q.directed) slicekit::prefer_large_pages(q.directions, bytes);
   return SLICEKIT_CALL(panels_run, q, false);
 }
 

@@ -53,8 +53,13 @@ inline int64_t lane_groups(const slicekit_panels &q) {
   return total;
 }
 
+// Whether a pass works on copies of a chunk of states, or of a chunk of the path.
+inline bool copies_states(const slicekit_panels &q) { return q.half || q.directed; }
+inline bool copies_path(const slicekit_panels &q) { return !q.vocabulary && (q.half || q.lengths); }
+
+// A direction is one of the whole state.
 inline bool may_split(const slicekit_panels &q) {
-  if (q.vocabulary) return false;
+  if (q.vocabulary || q.directed) return false;
   for (int64_t p = 0; p < q.parts; ++p) {
     if (q.part[p].kind != SLICEKIT_BLOCKS && q.part[p].kind != SLICEKIT_SKEW) return false;
   }
@@ -128,7 +133,7 @@ inline void make_plan(const slicekit_panels &q, Plan &plan) {
   const int64_t chunks = (q.length + most_rows - 1) / most_rows;
   plan.chunk = least(q.length, round_up((q.length + chunks - 1) / chunks, TILE));
   plan.together = chunks > 1 ? 1 : sequences_together(q, most_rows);
-  if (q.vocabulary) plan.together = 1, plan.chunk = q.length;
+  if (q.vocabulary) plan.together = 1, plan.chunk = copies_states(q) ? plan.chunk : q.length;
   plan.rows = plan.together * plan.chunk;
   plan.tasks = (q.batch + plan.together - 1) / plan.together;
   if (plan.tasks < q.threads && may_split(q)) {

@@ -17,16 +17,20 @@ template <>
 struct Scales<float> {
   using Bits = uint32_t;
   using Integer = int32_t;
-  static constexpr Bits EXPONENT = Bits(0xFF) << 23;
-  static constexpr float FLOOR = 0x1p-90f;
+  static constexpr int FRACTION_BITS = 23;
+  static constexpr Integer BIAS = 127;
+  static constexpr Bits EXPONENT = Bits(0xFF) << FRACTION_BITS;
+  static constexpr float FLOOR = 0x1p-90f, UNSEEN = 0x1p-90f, QUIET = 0x1p-110f;
 };
 
 template <>
 struct Scales<double> {
   using Bits = uint64_t;
   using Integer = int64_t;
-  static constexpr Bits EXPONENT = Bits(0x7FF) << 52;
-  static constexpr double FLOOR = 0x1p-900;
+  static constexpr int FRACTION_BITS = 52;
+  static constexpr Integer BIAS = 1023;
+  static constexpr Bits EXPONENT = Bits(0x7FF) << FRACTION_BITS;
+  static constexpr double FLOOR = 0x1p-900, UNSEEN = 0x1p-900, QUIET = 0x1p-990;
 };
 
 // The largest power of two that is at most x >= 0; 1 for zero.
@@ -39,14 +43,23 @@ SLICEKIT_INLINE Real power_of_two(Real x) {
   return x == 0 ? Real(1) : x;
 }
 
-// The exponent of a normal power of two.
+// The exponent of a normal number that is not negative; beyond all of them for infinity and NaN.
 template <class Real>
-SLICEKIT_INLINE typename Scales<Real>::Integer exponent_of(Real power) {
+SLICEKIT_INLINE typename Scales<Real>::Integer exponent_of(Real x) {
   using Integer = typename Scales<Real>::Integer;
-  constexpr int FRACTION_BITS = sizeof(Real) == 4 ? 23 : 52, BIAS = sizeof(Real) == 4 ? 127 : 1023;
   typename Scales<Real>::Bits bits;
-  __builtin_memcpy(&bits, &power, sizeof(Real));
-  return Integer(bits >> FRACTION_BITS) - BIAS;
+  __builtin_memcpy(&bits, &x, sizeof(Real));
+  return Integer(bits >> Scales<Real>::FRACTION_BITS) - Scales<Real>::BIAS;
+}
+
+// The power of two with an exponent of a normal number.
+template <class Real>
+SLICEKIT_INLINE Real power_of_two_at(typename Scales<Real>::Integer exponent) {
+  using Bits = typename Scales<Real>::Bits;
+  const Bits bits = Bits(exponent + Scales<Real>::BIAS) << Scales<Real>::FRACTION_BITS;
+  Real x;
+  __builtin_memcpy(&x, &bits, sizeof(Real));
+  return x;
 }
 
 // Zero for numbers of an adjoint that are too small to matter.

@@ -55,10 +55,10 @@ struct Sequence {
   }
 
   // One of the states of all sequences, or its gradient, counted through them, that a step should ask
-  // for, if there is one: not in half precision, whose steps are on copies that stand in the cache.
+  // for, if there is one: not where steps are on copies, which stand in the cache.
   // States of several columns are asked for here.
   SLICEKIT_INLINE const Real *soon(const void *states, int64_t number) const {
-    if (q.half || !states || number < 0 || number >= q.batch * q.length) return nullptr;
+    if (copies_states(q) || !states || number < 0 || number >= q.batch * q.length) return nullptr;
     const Real *state = static_cast<const Real *>(states) + number * numbers();
     if (q.columns == 1) return state;
     ask_for(state, numbers());

@@ -92,6 +92,7 @@ class Backward {
     in_weights_ = space.take<Real>(count * size.padded_inner);
     in_diagonals_ = space.take<Real>(count * size.padded_dim);
     in_increments_ = space.take<Real>(count * size.padded_channels);
+    state_ = space.take<Real>(n_.directed ? n_.dim : 0);
   }
 
   void run(const BackwardPanels<Real> &panels, Gradients<Real> &gradients, int64_t sequence,
@@ -122,7 +123,7 @@ class Backward {
       Real *before = befores_ + t * team.rows() * size_.row;
       const int64_t step = window.start + t;
       if (step) {
-        team.read(static_cast<const Real *>(n_.states), n_.length, step - 1, before);
+        team.read_states(n_.states, step - 1, before);
       } else {
         team.read(static_cast<const Real *>(n_.state), 1, 0, before);
       }
@@ -139,7 +140,8 @@ class Backward {
     const int64_t rows = team.rows(), panel = rows * window.steps * L;
     const int64_t first = t * window.sequences, step = window.start + t;
     Real *adjoint = adjoints_ + t * rows * size_.row, *outer = outer_ + t * rows * L;
-    team.read(static_cast<const Real *>(n_.in_states), n_.length, step, adjoint);
+    team.read_states(n_.in_states, step, adjoint);
+    if (n_.directed) team.pull_directions(step, adjoint, state_);
     for (int64_t k = 0; k < rows * size_.row; k += WIDTH<Real>) {
       store(adjoint + k, load(adjoint + k) + load(carry_ + k));
     }
@@ -199,17 +201,15 @@ class Backward {
     panels_times_panels<Real>(window.count(), size_.dim_panels, in_diagonals_, window.count() * L,
                               panels.diagonal_transposed, size_.channel_panels, in_increments_,
                               size_.padded_channels, false);
+    const Driving<Problem> driving = {n_};
     for (int64_t at = 0; at < window.count(); ++at) {
-      const int64_t sequence = window.sequence + at % window.sequences;
-      const int64_t step = window.start + at / window.sequences;
-      Real *to = static_cast<Real *>(n_.in_increments);
-      to += (sequence * n_.length + step) * n_.channels;
+      Real *gradient = in_increments_ + at * size_.padded_channels;
       const Real *in_weight = in_weights_ + at * size_.padded_inner;
       for (int64_t i = 0; i < n_.channels; ++i) {
-        Real total = in_increments_[at * size_.padded_channels + i];
-        for (int64_t j = 0; j < n_.rank; ++j) total += *in_weight++;
-        to[i] = total;
+        for (int64_t j = 0; j < n_.rank; ++j) gradient[i] += *in_weight++;
       }
+      driving.write(window.sequence + at % window.sequences, window.start + at / window.sequences,
+                    gradient, false);
     }
   }
 
@@ -222,6 +222,7 @@ class Backward {
   Real *in_weights_;           // (steps, sequences, padded_inner)
   Real *in_diagonals_;         // panels (dim_panels, steps * sequences, LANES)
   Real *in_increments_;        // (steps, sequences, padded_channels)
+  Real *state_;                // (dim,)
 };
 
 }  // namespace shared_factors

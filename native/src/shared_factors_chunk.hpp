@@ -28,11 +28,12 @@ class Chunk {
 
   // diagonal: panels (dim_panels, channels, LANES).
   void make(const Window &window, const Real *diagonal) {
-    const Real *given = static_cast<const Real *>(n_.increments);
+    const Driving<Problem> driving = {n_};
     for (int64_t t = 0; t < window.steps; ++t) {
       for (int64_t s = 0; s < window.sequences; ++s) {
-        const int64_t place = (window.sequence + s) * n_.length + window.start + t;
-        read(given + place * n_.channels, t * window.sequences + s);
+        const int64_t at = t * window.sequences + s;
+        driving.read(window.sequence + s, window.start + t, increments + at * n_.channels);
+        repeat(at);
       }
     }
     times_panels<Real>(window.count(), n_.channels, increments, n_.channels, 1, diagonal,
@@ -44,10 +45,10 @@ class Chunk {
   Real *diagonals;   // (steps, sequences, padded_dim)
 
  private:
-  void read(const Real *increment, int64_t at) {
-    Real *own = increments + at * n_.channels, *weight = weights + at * size_.padded_inner;
+  void repeat(int64_t at) {
+    const Real *increment = increments + at * n_.channels;
+    Real *weight = weights + at * size_.padded_inner;
     for (int64_t i = 0; i < n_.channels; ++i) {
-      own[i] = increment[i];
       for (int64_t j = 0; j < n_.rank; ++j) *weight++ = increment[i];
     }
     for (int64_t k = size_.inner; k < size_.padded_inner; ++k) *weight++ = 0;
@@ -58,7 +59,7 @@ class Chunk {
 };
 
 // Rows of a team at one step, one for each sequence and column, from and to a batch-first array
-// (batch, steps, dim, columns). Padding is zero.
+// (batch, steps, dim, columns). Padding is zero. States of all steps may be in half precision.
 template <class Real>
 class Team {
  public:
@@ -76,6 +77,15 @@ class Team {
     }
   }
 
+  void read_states(const void *array, int64_t step, Real *rows) const {
+    if (!n_.half) return read(static_cast<const Real *>(array), n_.length, step, rows);
+    for (int64_t row = 0; row < this->rows(); ++row) {
+      Real *to = rows + row * size_.row;
+      widen(static_cast<const Half *>(array) + place(row, n_.length, step), n_.dim, to);
+      for (int64_t d = n_.dim; d < size_.padded_dim; ++d) to[d] = 0;
+    }
+  }
+
   void add(const Real *array, int64_t steps, int64_t step, Real *rows) const {
     for (int64_t row = 0; row < this->rows(); ++row) {
       const Real *from = array + place(row, steps, step);
@@ -88,6 +98,28 @@ class Team {
       const Real *from = rows + row * size_.row;
       Real *to = array + place(row, steps, step);
       for (int64_t d = 0; d < n_.dim; ++d) to[d * n_.columns] = from[d];
+    }
+  }
+
+  // `direction` is room for one.
+  void write_states(const Real *rows, int64_t step, Real *direction) const {
+    if (n_.columns > 1) return write(rows, static_cast<Real *>(n_.states), n_.length, step);
+    for (int64_t row = 0; row < this->rows(); ++row) {
+      const Real *from = rows + row * size_.row;
+      const int64_t at = place(row, n_.length, step);
+      write_numbers(n_.half, from, n_.dim, n_.states, at);
+      if (!n_.directed) continue;
+      direction_of(n_.dim, from, direction);
+      write_numbers(n_.half, direction, n_.dim, n_.directions, at);
+    }
+  }
+
+  // Puts the gradients of states after a step in the place of those of their directions; `state` is
+  // room for one.
+  void pull_directions(int64_t step, Real *rows, Real *state) const {
+    for (int64_t row = 0; row < this->rows(); ++row) {
+      read_numbers(n_.half, n_.states, place(row, n_.length, step), n_.dim, state);
+      pull_direction(n_.dim, state, rows + row * size_.row);
     }
   }
 

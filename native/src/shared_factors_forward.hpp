@@ -33,6 +33,7 @@ class Forward {
     state_ = space.take<Real>(rows * size.row);
     next_ = space.take<Real>(rows * size.row);
     inner_ = space.take<Real>(rows * size.padded_inner);
+    direction_ = space.take<Real>(n_.directed ? n_.dim : 0);
   }
 
   void run(const ForwardPanels<Real> &panels, int64_t sequence, int64_t sequences) {
@@ -43,7 +44,7 @@ class Forward {
       chunk_.make(window, panels.diagonal);
       for (int64_t t = 0; t < window.steps; ++t) {
         step(panels, team, window, t);
-        team.write(next_, static_cast<Real *>(n_.states), n_.length, start + t);
+        team.write_states(next_, start + t, direction_);
         Real *before = state_;
         state_ = next_;
         next_ = before;
@@ -103,6 +104,7 @@ class Forward {
   Chunk<Real> chunk_;
   Real *state_, *next_;  // (rows, row)
   Real *inner_;          // panels (inner_panels, rows, LANES)
+  Real *direction_;      // (dim,)
 };
 
 }  // namespace shared_factors

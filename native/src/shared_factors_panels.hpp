@@ -2,6 +2,8 @@
 // one after the other. Columns are padded with zeros.
 #pragma once
 
+#include "directions.hpp"
+#include "driving.hpp"
 #include "product.hpp"
 #include "scales.hpp"
 #include "simd.hpp"

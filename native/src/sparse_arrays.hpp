@@ -1,6 +1,9 @@
-// The arrays of a sparse problem with their type; slicekit_sparse.h says what they are.
+// The arrays of a sparse problem with their type; slicekit_sparse.h says what they are. What may be in
+// half precision has none: increments, states and the gradients of both.
 #pragma once
 
+#include "directions.hpp"
+#include "driving.hpp"
 #include "scales.hpp"
 #include "slicekit_sparse.h"
 
@@ -13,16 +16,12 @@ struct Arrays {
   explicit Arrays(const slicekit_sparse &problem)
       : values(static_cast<const Real *>(problem.values)),
         places(problem.places),
-        increments(static_cast<const Real *>(problem.increments)),
         state(static_cast<const Real *>(problem.state)),
         inputs(static_cast<const Real *>(problem.inputs)),
-        states(static_cast<Real *>(problem.states)),
         last(static_cast<Real *>(problem.last)),
         factors(static_cast<Real *>(problem.factors)),
-        in_states(static_cast<const Real *>(problem.in_states)),
         in_last(static_cast<const Real *>(problem.in_last)),
         in_values(static_cast<Real *>(problem.in_values)),
-        in_increments(static_cast<Real *>(problem.in_increments)),
         in_state(static_cast<Real *>(problem.in_state)),
         in_inputs(static_cast<Real *>(problem.in_inputs)) {}
 
@@ -34,10 +33,10 @@ struct Arrays {
 
   const Real *values;
   const int64_t *places;
-  const Real *increments, *state, *inputs;
-  Real *states, *last, *factors;
-  const Real *in_states, *in_last;
-  Real *in_values, *in_increments, *in_state, *in_inputs;
+  const Real *state, *inputs;
+  Real *last, *factors;
+  const Real *in_last;
+  Real *in_values, *in_state, *in_inputs;
 };
 
 }  // namespace sparse

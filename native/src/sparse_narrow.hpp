@@ -98,11 +98,76 @@ class Matrices {
   Real *increments_, *sums_, *matrices_;
 };
 
+// Increments of a chunk's steps, row by row, and states one at a time.
+template <class Real>
+class ChunkOfRows {
+ public:
+  ChunkOfRows(Workspace &space, const slicekit_sparse &sizes)
+      : n_(sizes),
+        driving_{sizes},
+        increments_(space.take<Real>(CHUNK<Real> * n_.channels)),
+        spare_(space.take<Real>(n_.directed ? n_.dim : 0)) {}
+
+  Rows<Real> increments() const { return {increments_, n_.channels, 1}; }
+
+  Rows<const Real> read_increments(int64_t sequence, int64_t start, int64_t steps) const {
+    for (int64_t s = 0; s < steps; ++s) {
+      driving_.read(sequence, start + s, increments_ + s * n_.channels);
+    }
+    return {increments_, n_.channels, 1};
+  }
+
+  // From `increments`, where their gradients stand.
+  void write_in_increments(int64_t sequence, int64_t start, int64_t steps, bool add) const {
+    for (int64_t s = 0; s < steps; ++s) {
+      driving_.write(sequence, start + s, increments_ + s * n_.channels, add);
+    }
+  }
+
+  // The gradient of the state after step t, from that of its direction if it is given.
+  void read_in_state(int64_t sequence, int64_t t, int64_t column, Real *to) const {
+    read_state(n_.in_states, sequence, t, column, to);
+    if (!n_.directed) return;
+    read_state(n_.states, sequence, t, column, spare_);
+    pull_direction(n_.dim, spare_, to);
+  }
+
+  // The state after step t, or its gradient as it stands.
+  void read_state(const void *states, int64_t sequence, int64_t t, int64_t column, Real *to) const {
+    const int64_t at = place(sequence, t);
+    if (n_.columns == 1) return read_numbers(n_.half, states, at, n_.dim, to);
+    const Real *from = static_cast<const Real *>(states) + at + column;
+    for (int64_t r = 0; r < n_.dim; ++r) to[r] = from[r * n_.columns];
+  }
+
+  void write_state(const Real *from, int64_t sequence, int64_t t, int64_t column) const {
+    const int64_t at = place(sequence, t);
+    if (n_.columns > 1) {
+      Real *to = static_cast<Real *>(n_.states) + at + column;
+      for (int64_t r = 0; r < n_.dim; ++r) to[r * n_.columns] = from[r];
+      return;
+    }
+    write_numbers(n_.half, from, n_.dim, n_.states, at);
+    if (!n_.directed) return;
+    direction_of(n_.dim, from, spare_);
+    write_numbers(n_.half, spare_, n_.dim, n_.directions, at);
+  }
+
+ private:
+  int64_t place(int64_t sequence, int64_t t) const {
+    return (sequence * n_.length + t) * n_.dim * n_.columns;
+  }
+
+  const slicekit_sparse &n_;
+  Driving<slicekit_sparse> driving_;
+  Real *increments_, *spare_;
+};
+
 template <class Real>
 class NarrowForward {
  public:
   NarrowForward(Workspace &space, const slicekit_sparse &sizes)
-      : n_(sizes), matrices_(space, n_.channels, n_.dim) {
+      : n_(sizes), matrices_(space, n_.channels, n_.dim), rows_(space, sizes) {
     state_ = space.take<Real>(matrices_.width());
     next_ = space.take<Real>(matrices_.width());
   }
@@ -111,14 +176,13 @@ class NarrowForward {
   void run(const Arrays<Real> &arrays, const Lists<Real> &lists, int64_t sequence,
            int64_t column) {
     const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
-    const Field increments{n_.length, n_.channels, 1};
     matrices_.clear_padding();
     for (int64_t r = 0; r < matrices_.width(); ++r) state_[r] = 0;
     copy(state.at(arrays.state, sequence, 0, column), n_.columns, state_, 1);
     for (int64_t t = 0; t < n_.length; ++t) {
       if (t % CHUNK<Real> == 0) {
-        matrices_.make(lists, increments.over_steps(arrays.increments, sequence, t, 0),
-                       least<int64_t>(CHUNK<Real>, n_.length - t));
+        const int64_t steps = least<int64_t>(CHUNK<Real>, n_.length - t);
+        matrices_.make(lists, rows_.read_increments(sequence, t, steps), steps);
       }
       if (n_.rescale && t % n_.rescale == 0) arrays.factor(n_, sequence, t, column) = divide(t);
       for (int64_t r = 0; r < matrices_.width(); ++r) next_[r] = state_[r];
@@ -127,7 +191,7 @@ class NarrowForward {
         for (int64_t r = 0; r < n_.dim; ++r) next_[r] += input[r * n_.columns];
       }
       matrices_.multiply(t % CHUNK<Real>, state_, next_);
-      copy(next_, 1, states.at(arrays.states, sequence, t, column), n_.columns);
+      rows_.write_state(next_, sequence, t, column);
       Real *before = state_;
       state_ = next_;
       next_ = before;
@@ -154,6 +218,7 @@ class NarrowForward {
 
   const slicekit_sparse &n_;
   Matrices<Real> matrices_;
+  ChunkOfRows<Real> rows_;
   Real *state_, *next_;
 };
 
@@ -161,9 +226,10 @@ template <class Real>
 class NarrowBackward {
  public:
   NarrowBackward(Workspace &space, const slicekit_sparse &sizes)
-      : n_(sizes), matrices_(space, n_.channels, n_.dim) {
+      : n_(sizes), matrices_(space, n_.channels, n_.dim), rows_(space, sizes) {
     const int64_t width = matrices_.width();
     carry_ = space.take<Real>(width);
+    own_ = space.take<Real>(width);
     adjoints_ = space.take<Real>(CHUNK<Real> * width);
     befores_ = space.take<Real>(CHUNK<Real> * width);
     adjoint_lanes_ = space.take<Real>(n_.dim * ROW<Real>);
@@ -174,7 +240,7 @@ class NarrowBackward {
   // by_row: lists by (channel, row) over columns; elements: by (row, column) over channels.
   void run(const Arrays<Real> &arrays, const Lists<Real> &by_row,
            const Lists<Real> &elements, int64_t sequence, int64_t column, Real *in_values) {
-    const Field increments{n_.length, n_.channels, 1}, state{1, n_.dim, n_.columns};
+    const Field state{1, n_.dim, n_.columns};
     matrices_.clear_padding();
     for (int64_t r = 0; r < matrices_.width(); ++r) carry_[r] = 0;
     const Real *in_last = state.at(arrays.in_last, sequence, 0, column);
@@ -182,14 +248,13 @@ class NarrowBackward {
     for (int64_t start = (n_.length - 1) / CHUNK<Real> * CHUNK<Real>; start >= 0 && n_.length;
          start -= CHUNK<Real>) {
       const int64_t steps = least<int64_t>(CHUNK<Real>, n_.length - start);
-      matrices_.make(elements, increments.over_steps(arrays.increments, sequence, start, 0), steps);
+      matrices_.make(elements, rows_.read_increments(sequence, start, steps), steps);
       for (int64_t s = steps - 1; s >= 0; --s) step(arrays, sequence, column, start + s, s);
-      const Rows<Real> to =
-          increments.over_steps(arrays.in_increments, sequence, start, 0);
       switch ((steps + L - 1) / L) {
-        case 2: pull<2>(by_row, steps, to, column > 0, in_values); break;
-        case 1: pull<1>(by_row, steps, to, column > 0, in_values); break;
+        case 2: pull<2>(by_row, steps, in_values); break;
+        case 1: pull<1>(by_row, steps, in_values); break;
       }
+      rows_.write_in_increments(sequence, start, steps, column > 0);
     }
     Real *in_state = state.at(arrays.in_state, sequence, 0, column);
     for (int64_t r = 0; r < n_.dim; ++r) in_state[r * n_.columns] = carry_[r];
@@ -202,15 +267,19 @@ class NarrowBackward {
   void step(const Arrays<Real> &arrays, int64_t sequence, int64_t column, int64_t t,
             int64_t s) {
     const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
-    const Real *before = t ? states.at(arrays.states, sequence, t - 1, column)
-                           : state.at(arrays.state, sequence, 0, column);
-    const Real *own = states.at(arrays.in_states, sequence, t, column);
     const bool divided = divides_before(t, n_.rescale);
     const Real factor = divided ? arrays.factor(n_, sequence, t, column) : Real(1);
     Real *kept = befores_ + s * matrices_.width(), *adjoint = adjoints_ + s * matrices_.width();
+    if (t) {
+      rows_.read_state(n_.states, sequence, t - 1, column, kept);
+    } else {
+      const Real *start = state.at(arrays.state, sequence, 0, column);
+      for (int64_t r = 0; r < n_.dim; ++r) kept[r] = start[r * n_.columns];
+    }
+    rows_.read_in_state(sequence, t, column, own_);
     for (int64_t r = 0; r < n_.dim; ++r) {
-      kept[r] = before[r * n_.columns] / factor;
-      adjoint[r] = carry_[r] += own[r * n_.columns];
+      kept[r] /= factor;
+      adjoint[r] = carry_[r] += own_[r];
     }
     if (arrays.in_inputs) {
       Real *in_input = states.at(arrays.in_inputs, sequence, t, column);
@@ -224,8 +293,8 @@ class NarrowBackward {
 
   // A chunk's gradients of increments and values.
   template <int G>
-  void pull(const Lists<Real> &by_row, int64_t steps, Rows<Real> in_increments, bool add,
-            Real *in_values) {
+  void pull(const Lists<Real> &by_row, int64_t steps, Real *in_values) {
+    const Rows<Real> in_increments = rows_.increments();
     for (int q = 0; q < G; ++q) {
       const int64_t lanes = steps - q * L, row = q * L * matrices_.width();
       gather(Rows<const Real>{adjoints_ + row, matrices_.width(), 1}, lanes, n_.dim,
@@ -247,13 +316,14 @@ class NarrowBackward {
     }
     for (int q = 0; q < G; ++q) {
       const Rows<Real> to{in_increments.first + q * L * in_increments.lane, in_increments.lane, 1};
-      scatter(in_increments_ + q * L, ROW<Real>, steps - q * L, n_.channels, to, add);
+      scatter(in_increments_ + q * L, ROW<Real>, steps - q * L, n_.channels, to, false);
     }
   }
 
   const slicekit_sparse &n_;
   Matrices<Real> matrices_;
-  Real *carry_, *adjoints_, *befores_, *adjoint_lanes_, *before_lanes_, *in_increments_;
+  ChunkOfRows<Real> rows_;
+  Real *carry_, *own_, *adjoints_, *befores_, *adjoint_lanes_, *before_lanes_, *in_increments_;
 };
 
 }  // namespace sparse

@@ -42,10 +42,99 @@ inline void scatter_team(const Real *from, ptrdiff_t stride, const Field &field,
   }
 }
 
+// Rows of the team's sequences, and lane groups of them.
+template <class Real>
+class TeamRows {
+ public:
+  TeamRows(Workspace &space, const slicekit_sparse &sizes)
+      : n_(sizes),
+        driving_{sizes},
+        rows_(space.take<Real>(most(n_.channels, copies() ? n_.dim : 0) * ROW<Real>)),
+        spare_(space.take<Real>(n_.directed ? n_.dim : 0)) {}
+
+  template <int G>
+  void gather_increments(const Team &team, int64_t t, Real *to, ptrdiff_t stride) const {
+    for (int64_t l = 0; l < team.sequences; ++l) {
+      driving_.read(team.sequence + l, t, rows_ + l * n_.channels);
+    }
+    gather_team<G>(Field{1, n_.channels, 1}, rows_, own(team), 0, to, stride);
+  }
+
+  template <int G>
+  void scatter_in_increments(const Real *from, const Team &team, int64_t t) const {
+    scatter_team<G>(from, L, Field{1, n_.channels, 1}, rows_, own(team), 0, false);
+    for (int64_t l = 0; l < team.sequences; ++l) {
+      driving_.write(team.sequence + l, t, rows_ + l * n_.channels, team.column > 0);
+    }
+  }
+
+  // States after step t.
+  template <int G>
+  void gather_states(const Team &team, int64_t t, Real *to, ptrdiff_t stride) const {
+    gather_each<G>(n_.states, team, t, to, stride, [](int64_t, Real *) {});
+  }
+
+  // Their gradients, from those of directions if these are given.
+  template <int G>
+  void gather_in_states(const Team &team, int64_t t, Real *to, ptrdiff_t stride) const {
+    gather_each<G>(n_.in_states, team, t, to, stride, [&](int64_t at, Real *gradient) {
+      if (!n_.directed) return;
+      read_numbers(n_.half, n_.states, at, n_.dim, spare_);
+      pull_direction(n_.dim, spare_, gradient);
+    });
+  }
+
+  template <int G>
+  void scatter_states(const Real *from, const Team &team, int64_t t) const {
+    if (!copies()) {
+      return scatter_team<G>(from, L, field(), static_cast<Real *>(n_.states), team, t, false);
+    }
+    scatter_team<G>(from, L, Field{1, n_.dim, 1}, rows_, own(team), 0, false);
+    for (int64_t l = 0; l < team.sequences; ++l) {
+      const int64_t at = place(team, l, t);
+      Real *state = rows_ + l * n_.dim;
+      write_numbers(n_.half, state, n_.dim, n_.states, at);
+      if (!n_.directed) continue;
+      direction_of(n_.dim, state, state);
+      write_numbers(n_.half, state, n_.dim, n_.directions, at);
+    }
+  }
+
+ private:
+  static constexpr int L = LANES<Real>;
+
+  // Whether states are worked on as rows.
+  bool copies() const { return n_.half || n_.directed; }
+
+  // Vectors of an array of all states; copies of them go through f(place, vector) on the way.
+  template <int G, class F>
+  void gather_each(const void *states, const Team &team, int64_t t, Real *to, ptrdiff_t stride,
+                   F &&f) const {
+    if (!copies()) {
+      return gather_team<G>(field(), static_cast<const Real *>(states), team, t, to, stride);
+    }
+    for (int64_t l = 0; l < team.sequences; ++l) {
+      read_numbers(n_.half, states, place(team, l, t), n_.dim, rows_ + l * n_.dim);
+      f(place(team, l, t), rows_ + l * n_.dim);
+    }
+    gather_team<G>(Field{1, n_.dim, 1}, rows_, own(team), 0, to, stride);
+  }
+
+  Field field() const { return {n_.length, n_.dim, n_.columns}; }
+  Team own(const Team &team) const { return {0, team.sequences, 0}; }
+  int64_t place(const Team &team, int64_t l, int64_t t) const {
+    return ((team.sequence + l) * n_.length + t) * n_.dim;
+  }
+
+  const slicekit_sparse &n_;
+  Driving<slicekit_sparse> driving_;
+  Real *rows_, *spare_;
+};
+
 template <class Real>
 class WideForward {
  public:
-  WideForward(Workspace &space, const slicekit_sparse &sizes) : n_(sizes) {
+  WideForward(Workspace &space, const slicekit_sparse &sizes) : n_(sizes), rows_(space, sizes) {
     increments_ = space.take<Real>(n_.channels * ROW<Real>);
     state_ = space.take<Real>(n_.dim * ROW<Real>);
     next_ = space.take<Real>(n_.dim * ROW<Real>);
@@ -54,15 +143,13 @@ class WideForward {
   template <int G>
   void run(const Arrays<Real> &arrays, const Lists<Real> &lists, const Team &team) {
     const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
-    const Field increments{n_.length, n_.channels, 1};
     gather_team<G>(state, arrays.state, team, 0, state_, L);
     for (int64_t t = 0; t < n_.length; ++t) {
       if (n_.rescale && t % n_.rescale == 0) divide(arrays, team, t);
-      gather_team<G>(increments, arrays.increments, {team.sequence, team.sequences, 0}, t,
-                     increments_, L);
+      rows_.template gather_increments<G>(team, t, increments_, L);
       start<G>(states, arrays.inputs, team, t);
       step<G>(lists);
-      scatter_team<G>(next_, L, states, arrays.states, team, t, false);
+      rows_.template scatter_states<G>(next_, team, t);
       Real *before = state_;
       state_ = next_;
       next_ = before;
@@ -116,6 +203,7 @@ class WideForward {
   }
 
   const slicekit_sparse &n_;
+  TeamRows<Real> rows_;
   Real *increments_, *state_, *next_;
 };
 
@@ -124,7 +212,7 @@ class WideForward {
 template <class Real>
 class WideBackward {
  public:
-  WideBackward(Workspace &space, const slicekit_sparse &sizes) : n_(sizes) {
+  WideBackward(Workspace &space, const slicekit_sparse &sizes) : n_(sizes), rows_(space, sizes) {
     increments_ = space.take<Real>(GROUPS * n_.channels * ROW<Real>);
     in_increments_ = space.take<Real>(n_.channels * ROW<Real>);
     adjoint_ = space.take<Real>(GROUPS * n_.dim * ROW<Real>);
@@ -137,16 +225,13 @@ class WideBackward {
   void run(const Arrays<Real> &arrays, const Lists<Real> &by_row,
            const Lists<Real> &by_column, const Team &team, Real *in_values) {
     const Field states{n_.length, n_.dim, n_.columns}, state{1, n_.dim, n_.columns};
-    const Field increments{n_.length, n_.channels, 1};
-    const Team every{team.sequence, team.sequences, 0};
     gather_team<G>(state, arrays.in_last, team, 0, carry_, L);
     int slot = 0;
     for (int64_t t = n_.length - 1; t >= 0; --t) {
-      gather_team<G>(increments, arrays.increments, every, t, increments_ + slot * L,
-                     n_.channels * ROW<Real>);
+      rows_.template gather_increments<G>(team, t, increments_ + slot * L, n_.channels * ROW<Real>);
       gather_adjoint<G>(states, arrays, team, t, slot);
       if (t) {
-        gather_team<G>(states, arrays.states, team, t - 1, before_ + slot * L, block());
+        rows_.template gather_states<G>(team, t - 1, before_ + slot * L, block());
       } else {
         gather_team<G>(state, arrays.state, team, 0, before_ + slot * L, block());
       }
@@ -157,8 +242,7 @@ class WideBackward {
         divide(arrays, team, t, carry_, L);
         for (int64_t i = 0; i < n_.dim * ROW<Real>; ++i) carry_[i] = without_tiny(carry_[i]);
       }
-      scatter_team<G>(in_increments_, L, increments, arrays.in_increments, every, t,
-                      team.column > 0);
+      rows_.template scatter_in_increments<G>(in_increments_, team, t);
       if (++slot == GROUPS || t == 0) {
         pull<G>(by_row, slot, in_values);
         slot = 0;
@@ -177,7 +261,7 @@ class WideBackward {
   void gather_adjoint(const Field &states, const Arrays<Real> &arrays, const Team &team,
                       int64_t t, int slot) {
     Real *adjoint = adjoint_ + slot * L;
-    gather_team<G>(states, arrays.in_states, team, t, adjoint, block());
+    rows_.template gather_in_states<G>(team, t, adjoint, block());
     for (int64_t r = 0; r < n_.dim; ++r) {
       Lanes<G, Real> x = load_lanes<G>(adjoint + r * ROW<Real>, block());
       add_multiple(x, Real(1), carry_ + r * ROW<Real>, L);
@@ -229,6 +313,7 @@ class WideBackward {
   }
 
   const slicekit_sparse &n_;
+  TeamRows<Real> rows_;
   Real *increments_, *in_increments_, *adjoint_, *before_, *carry_;
 };
 

@@ -2,7 +2,10 @@
 //
 // Forwards the states before a step are sorted by token, so that every matrix multiplies those that
 // take it as one thin product. Backwards so are the adjoints of a whole window of steps, and the
-// gradient of a matrix is then one product over all steps of the window that took it.
+// gradient of a matrix is then one product over all steps of the window that took it. Where states are
+// in half precision in memory, forwards they go on as they were before they were rounded.
+#include "directions.hpp"
+#include "halves.hpp"
 #include "product.hpp"
 #include "scales.hpp"
 #include "table_order.hpp"
@@ -95,9 +98,8 @@ struct Arrays {
         shape(problem.dim),
         state(static_cast<const Real *>(problem.state)),
         inputs(static_cast<const Real *>(problem.inputs)),
-        states(static_cast<Real *>(problem.states)),
+        last(static_cast<Real *>(problem.last)),
         factors(static_cast<Real *>(problem.factors)),
-        in_states(static_cast<const Real *>(problem.in_states)),
         in_last(static_cast<const Real *>(problem.in_last)),
         in_state(static_cast<Real *>(problem.in_state)),
         in_inputs(static_cast<Real *>(problem.in_inputs)) {}
@@ -105,8 +107,29 @@ struct Arrays {
   int64_t first(int64_t b, int64_t c) const { return b * n.dim * n.columns + c; }
   int64_t at(int64_t b, int64_t t, int64_t c) const { return first(b * n.length + t, c); }
 
-  const Real *before(int64_t b, int64_t t, int64_t c) const {
-    return t ? states + at(b, t - 1, c) : state + first(b, c);
+  // One vector of the state after step t, or of its gradient, in an array of all states.
+  SLICEKIT_INLINE void read_state(const void *states, int64_t b, int64_t t, int64_t c, Real *to) const {
+    if (n.half) return widen(static_cast<const Half *>(states) + at(b, t, c), n.dim, to);
+    read(static_cast<const Real *>(states) + at(b, t, c), n.dim, n.columns, to);
+  }
+  // `direction` is room for one.
+  SLICEKIT_INLINE void write_state(const Real *from, int64_t b, int64_t t, int64_t c,
+                                   Real *direction) const {
+    if (n.columns > 1) return write(from, n.dim, n.columns, static_cast<Real *>(n.states) + at(b, t, c));
+    write_numbers(n.half, from, n.dim, n.states, at(b, t, 0));
+    if (!n.directed) return;
+    direction_of(n.dim, from, direction);
+    write_numbers(n.half, direction, n.dim, n.directions, at(b, t, 0));
+  }
+  SLICEKIT_INLINE void read_before(int64_t b, int64_t t, int64_t c, Real *to) const {
+    if (t) return read_state(n.states, b, t - 1, c, to);
+    read(state + first(b, c), n.dim, n.columns, to);
+  }
+
+  SLICEKIT_INLINE void ask_for_state(const void *states, int64_t b, int64_t t) const {
+    if (t < 0) return;
+    if (n.half) return ask_for(static_cast<const Half *>(states) + at(b, t, 0), n.dim);
+    ask_for(static_cast<const Real *>(states) + at(b, t, 0), n.dim * n.columns);
   }
 
   Real &factor(int64_t b, int64_t t, int64_t c) const {
@@ -116,8 +139,8 @@ struct Arrays {
   const slicekit_table &n;
   Shape<Real> shape;
   const Real *state, *inputs;
-  Real *states, *factors;
-  const Real *in_states, *in_last;
+  Real *last, *factors;
+  const Real *in_last;
   Real *in_state, *in_inputs;
 };
 
@@ -129,20 +152,28 @@ class Forward {
     const int64_t numbers = most_sequences(n) * n.columns * round_up(n.dim, LANES<Real>);
     before_ = space.take<Real>(numbers);
     after_ = space.take<Real>(numbers);
+    carried_ = space.take<Real>(n.half ? numbers : 0);
+    direction_ = space.take<Real>(n.directed ? n.dim : 0);
   }
 
   void run(const Arrays<Real> &arrays, const Share &share, const Real *panels) {
     for (int64_t t = 0; t < arrays.n.length; ++t) {
       order_.sort(share, t, t + 1);
-      each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) { start(arrays, b, t, c, row); });
+      each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) {
+        start(arrays, share, b, t, c, row);
+      });
       order_.each_matrix(t, [&](int64_t v, int64_t slot, int64_t count, int64_t next) {
         const int64_t at = slot * arrays.n.columns * arrays.shape.padded, numbers = arrays.shape.numbers();
         apply(arrays.shape, panels + v * numbers, arrays.shape.panel(), LANES<Real>,
               count * arrays.n.columns, before_ + at, after_ + at, (next - v) * numbers);
       });
       each_row(arrays, share, t, [&](int64_t b, int64_t c, int64_t row) {
-        write(after_ + row, arrays.n.dim, arrays.n.columns, arrays.states + arrays.at(b, t, c));
+        arrays.write_state(after_ + row, b, t, c, direction_);
+        if (arrays.n.half) read(after_ + row, arrays.n.dim, 1, carried(arrays, share, b));
       });
+    }
+    for (int64_t b = share.first; arrays.last && b < share.first + share.sequences; ++b) {
+      write_last(arrays, share, b);
     }
   }
 
@@ -158,12 +189,29 @@ class Forward {
     }
   }
 
+  // The last state of a sequence before it was rounded.
+  Real *carried(const Arrays<Real> &arrays, const Share &share, int64_t b) const {
+    return carried_ + (b - share.first) * arrays.shape.padded;
+  }
+
+  void write_last(const Arrays<Real> &arrays, const Share &share, int64_t b) const {
+    const slicekit_table &n = arrays.n;
+    const Real *from = n.half ? carried(arrays, share, b)
+                              : static_cast<const Real *>(n.states) + arrays.at(b, n.length - 1, 0);
+    read(from, n.dim * n.columns, 1, arrays.last + arrays.first(b, 0));
+  }
+
   // before = the state, divided if it is time; after = it, plus the input.
-  void start(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, int64_t row) {
+  void start(const Arrays<Real> &arrays, const Share &share, int64_t b, int64_t t, int64_t c,
+             int64_t row) {
     const slicekit_table &n = arrays.n;
     Real *before = before_ + row, *after = after_ + row;
-    if (c == 0) ask_for(arrays.states + arrays.at(b, t, 0), n.dim * n.columns);
-    read(arrays.before(b, t, c), n.dim, n.columns, before);
+    if (c == 0) arrays.ask_for_state(n.states, b, t);
+    if (n.half && t) {
+      read(carried(arrays, share, b), n.dim, 1, before);
+    } else {
+      arrays.read_before(b, t, c, before);
+    }
     if (n.rescale && t % n.rescale == 0) arrays.factor(b, t, c) = t ? divided(before, n.dim) : Real(1);
     for (int64_t i = 0; i < n.dim; ++i) after[i] = before[i];
     if (arrays.inputs) {
@@ -182,7 +230,7 @@ class Forward {
   }
 
   Order order_;
-  Real *before_, *after_;
+  Real *before_, *after_, *carried_, *direction_;
 };
 
 template <class Real>
@@ -196,6 +244,7 @@ class Backward {
     moved_ = space.take<Real>(step);
     adjoints_ = space.take<Real>(step * window_steps<Real>(n));
     before_ = space.take<Real>(step * window_steps<Real>(n));
+    state_ = space.take<Real>(n.directed ? n.dim : 0);
   }
 
   void open(const Arrays<Real> &arrays, const Share &share) {
@@ -243,9 +292,9 @@ class Backward {
     for (int64_t b = 0; b < share.sequences; ++b) {
       const int64_t row = order_.slot(b, t) * n.columns;
       if (b + AHEAD < share.sequences) {
-        const int64_t next = share.first + b + AHEAD, numbers = n.dim * n.columns;
-        ask_for(arrays.in_states + arrays.at(next, t, 0), numbers);
-        ask_for(arrays.before(next, t, 0), numbers);
+        const int64_t next = share.first + b + AHEAD;
+        arrays.ask_for_state(n.in_states, next, t);
+        arrays.ask_for_state(n.states, next, t - 1);
       }
       for (int64_t c = 0; c < n.columns; ++c) {
         gather_adjoint(arrays, share.first + b, t, c, carry(arrays, b, c), adjoints_ + (row + c) * padded);
@@ -276,8 +325,12 @@ class Backward {
   void gather_adjoint(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, const Real *carried,
                       Real *to) {
     const slicekit_table &n = arrays.n;
-    const Real *own = arrays.in_states + arrays.at(b, t, c);
-    each_number(0, n.dim, n.columns, [&](int64_t i, int64_t place) { to[i] = carried[i] + own[place]; });
+    arrays.read_state(n.in_states, b, t, c, to);
+    if (n.directed) {
+      arrays.read_state(n.states, b, t, c, state_);
+      pull_direction(n.dim, state_, to);
+    }
+    for (int64_t i = 0; i < n.dim; ++i) to[i] += carried[i];
     for (int64_t i = n.dim; i < arrays.shape.padded; ++i) to[i] = 0;
     if (arrays.in_inputs) write(to, n.dim, n.columns, arrays.in_inputs + arrays.at(b, t, c));
   }
@@ -285,7 +338,7 @@ class Backward {
   // The state before the step, divided as it was.
   void gather_before(const Arrays<Real> &arrays, int64_t b, int64_t t, int64_t c, Real *to) {
     const slicekit_table &n = arrays.n;
-    read(arrays.before(b, t, c), n.dim, n.columns, to);
+    arrays.read_before(b, t, c, to);
     for (int64_t i = n.dim; i < arrays.shape.padded; ++i) to[i] = 0;
     if (!divides_before(t, n.rescale)) return;
     const Real factor = arrays.factor(b, t, c);
@@ -306,7 +359,7 @@ class Backward {
 
   Order order_;
   int64_t *shifts_;  // of every matrix, from its slots in the window to its rows among the moved
-  Real *carry_, *moved_, *adjoints_, *before_;
+  Real *carry_, *moved_, *adjoints_, *before_, *state_;
 };
 
 // Copies of `tables` tables of matrices, then a piece of work space for each part, as large as Pass takes.

@@ -15,6 +15,7 @@ using slicekit::count;
 
 int64_t check_sizes(const slicekit_table &n) {
   if ((n.real != 4 && n.real != 8) || n.rescale < 0) return SLICEKIT_BAD_OPTION;
+  if (!slicekit::states_fit(n)) return SLICEKIT_BAD_OPTION;
   constexpr int64_t most = int64_t{1} << 24, most_numbers = int64_t{1} << 44;
   const bool in_range = between(0, n.batch, most_numbers) && between(1, n.length, most_numbers) &&
                         between(1, n.columns, most) && between(1, n.dim, most) &&
@@ -44,6 +45,7 @@ int64_t check(const slicekit_table *problem, bool backward) {
   if (n.batch == 0) return SLICEKIT_OK;
   if (!n.matrices || !n.index || !n.state || !n.states || !n.workspace) return SLICEKIT_BAD_POINTER;
   if (n.rescale && !n.factors) return SLICEKIT_BAD_POINTER;
+  if (!backward && n.directed && !n.directions) return SLICEKIT_BAD_POINTER;
   if (backward) {
     if (!n.in_states || !n.in_last || !n.in_matrices || !n.in_state) return SLICEKIT_BAD_POINTER;
     if ((n.inputs != nullptr) != (n.in_inputs != nullptr)) return SLICEKIT_BAD_POINTER;
@@ -66,7 +68,7 @@ int64_t slicekit_table_forward(const slicekit_table *problem) {
   const int64_t status = check(problem, false);
   if (status != SLICEKIT_OK || problem->batch == 0) return status;
   const slicekit_table &n = *problem;
-  slicekit::prefer_large_pages(n.states, n.batch * n.length * n.dim * n.columns * n.real);
+  slicekit::prefer_large_pages(n.states, n.batch * n.length * n.dim * n.columns * (n.half ? 2 : n.real));
   SLICEKIT_CALL(table_forward, n);
   return SLICEKIT_OK;
 }

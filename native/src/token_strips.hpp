@@ -4,9 +4,10 @@
 // through a strip, some neighbouring lane groups, before the next. What the table holds of it stays
 // in the second-level cache then, and so do its gradients. States stream past them, in the order in
 // which they lie in memory, and are asked for ahead of time into that cache too: the first-level one
-// has no room for them.
+// has no room for them. States in half precision are widened, and rounded, one by one.
 #pragma once
 
+#include "halves.hpp"
 #include "panels.hpp"
 
 namespace slicekit {
@@ -32,15 +33,16 @@ struct TokenStrip {
   Panels<Real> table, gradients;  // from the first panel of the strip on; backwards, table is transposed
   int64_t at, groups;             // in a state
 
-  const Real *before(int64_t b, int64_t t) const {
-    return t ? static_cast<const Real *>(q.states) + (b * q.length + t - 1) * q.dim + at
-             : static_cast<const Real *>(q.state) + b * q.dim + at;
+  // The strip after step t, or its gradient, in an array of all states; widened into `to` if need be.
+  SLICEKIT_INLINE const Real *read(const void *states, int64_t b, int64_t t, Real *to) const {
+    const int64_t place = (b * q.length + t) * q.dim + at;
+    if (!q.half) return static_cast<const Real *>(states) + place;
+    widen(static_cast<const Half *>(states) + place, width(), to);
+    return to;
   }
+  const Real *start(int64_t b) const { return static_cast<const Real *>(q.state) + b * q.dim + at; }
   Real *after(int64_t b, int64_t t) const {
     return static_cast<Real *>(q.states) + (b * q.length + t) * q.dim + at;
-  }
-  const Real *in_states(int64_t b, int64_t t) const {
-    return static_cast<const Real *>(q.in_states) + (b * q.length + t) * q.dim + at;
   }
   int64_t token(int64_t b, int64_t t) const { return pass.token(b, t); }
 
@@ -51,6 +53,7 @@ struct TokenStrip {
   // Asks for the strip of one of all sequences' states, counted through them, if there is one.
   SLICEKIT_INLINE void ask_for_strip(const void *states, int64_t row) const {
     if (row < 0 || row >= q.batch * q.length) return;
+    if (q.half) return ask_for(static_cast<const Half *>(states) + row * q.dim + at, width());
     ask_for(static_cast<const Real *>(states) + row * q.dim + at, width());
   }
 
@@ -65,28 +68,38 @@ struct TokenStrip {
   template <int W>
   SLICEKIT_INLINE void run(int b_size, int64_t first, int64_t stop) const {
     const bool rotates = q.restore && part.kind == SLICEKIT_SKEW;
-    Real norms[STRIP_GROUPS * N];
-    for (int64_t b = first; rotates && b < stop; ++b) norms_of(before(b, 0), norms + (b - first) * blocks());
+    Real norms[STRIP_GROUPS * N], carried[2][STRIP_GROUPS * N];
+    const Real *before[TURNS];
+    for (int64_t b = first; b < stop; ++b) {
+      before[b - first] = start(b);
+      if (rotates) norms_of(start(b), norms + (b - first) * blocks());
+    }
     for (int64_t t = 0; t < q.length; ++t) {
+      const bool restores = rotates && (t + 1) % q.restore == 0;
       for (int64_t b = first; b < stop; ++b) {
+        const int64_t turn = b - first;
         ask_for_strip(q.states, b * q.length + t + AHEAD);
-        step_groups<W>(groups, b_size, table.of(0, token(b, t)), table.panel, before(b, t), after(b, t));
-      }
-      if (!rotates || (t + 1) % q.restore) continue;
-      for (int64_t b = first; b < stop; ++b) {
-        for (int64_t k = 0; k < blocks(); ++k) {
-          restore_block(after(b, t) + k * part.width, part.size, norms[(b - first) * blocks() + k]);
+        Real *to = q.half ? carried[t % 2] + turn * width() : after(b, t);
+        step_groups<W>(groups, b_size, table.of(0, token(b, t)), table.panel, before[turn], to);
+        for (int64_t k = 0; restores && k < blocks(); ++k) {
+          restore_block(to + k * part.width, part.size, norms[turn * blocks() + k]);
         }
+        if (q.half) narrow(to, width(), static_cast<Half *>(q.states) + (b * q.length + t) * q.dim + at);
+        before[turn] = to;
       }
+    }
+    for (int64_t b = first; q.last && b < stop; ++b) {
+      Real *last = static_cast<Real *>(q.last) + b * q.dim + at;
+      __builtin_memcpy(last, before[b - first], width() * sizeof(Real));
     }
   }
 
   template <int W, Taken TAKEN>
   SLICEKIT_INLINE void run_back(int b_size, int64_t first, int64_t stop) const {
     static const Real nothing[STRIP_GROUPS * N] = {};
-    Real carried[2][STRIP_GROUPS * N];
+    Real carried[2][STRIP_GROUPS * N], states[STRIP_GROUPS * N], in_states[STRIP_GROUPS * N];
     for (int64_t b = first; b < stop; ++b) {
-      const Real *own = in_states(b, q.length - 1);
+      const Real *own = read(q.in_states, b, q.length - 1, in_states);
       const Real *last = q.in_last ? static_cast<const Real *>(q.in_last) + b * q.dim + at : nullptr;
       Real *carry = carried[0] + (b - first) * width();
       for (int64_t l = 0; l < width(); ++l) carry[l] = last ? own[l] + last[l] : own[l];
@@ -97,14 +110,15 @@ struct TokenStrip {
         ask_for_strip(q.states, b * q.length + t - 1 - AHEAD);
         ask_for_strip(q.in_states, b * q.length + t - 1 - AHEAD);
         const int64_t v = token(b, t), turn = (b - first) * width();
-        const Real *earlier = t ? in_states(b, t - 1) : nothing;
+        const Real *before = t ? read(q.states, b, t - 1, states) : start(b);
+        const Real *earlier = t ? read(q.in_states, b, t - 1, in_states) : nothing;
         if constexpr (W <= WIDTH<Real>) {
           adjoint_transposed<W, TAKEN>(groups, table.of(0, v), gradients.of(0, v), table.panel,
-                                       gradients.panel, carried[now] + turn, before(b, t), earlier,
+                                       gradients.panel, carried[now] + turn, before, earlier,
                                        carried[1 - now] + turn);
         } else {
           adjoint_groups<W, TAKEN>(groups, b_size, table.of(0, v), gradients.of(0, v), table.panel,
-                                   gradients.panel, carried[now] + turn, before(b, t), earlier,
+                                   gradients.panel, carried[now] + turn, before, earlier,
                                    carried[1 - now] + turn);
         }
       }

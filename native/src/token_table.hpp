@@ -17,11 +17,6 @@ constexpr int64_t TABLE_ROWS = 48;
 // Panels of a stretch, whose gradients fit in the first-level cache.
 constexpr int64_t LONGEST_STRETCH = 2 * LARGEST_SHEAF;
 
-template <class Real>
-void clear(Real *numbers, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) numbers[i] = 0;
-}
-
 // Where a step reads all panels of one row, these follow each other; where lane groups are run one by
 // one, so do the rows of a panel. Row -1 stands before the others.
 template <class Real>

@@ -35,6 +35,120 @@ Arrays<Real> like(const Arrays<Real> &leaves) {
   return found;
 }
 
+// How a scan is asked for its states.
+struct Variant {
+  const char *name;
+  bool padded, directed, half;
+
+  double bound() const { return half ? 0x1p-6 : 0; }
+};
+
+constexpr Variant VARIANTS[] = {{"", false, false, false},
+                                {"padded ", true, false, false},
+                                {"directions of ", true, true, false},
+                                {"halves of ", true, false, true},
+                                {"directions in halves of ", true, true, true}};
+constexpr int64_t LENGTHS[BATCH] = {9, 4, 6}, RESCALE = 4;
+
+// Those that a precision has.
+template <class Real, class F>
+void each_variant(F f) {
+  for (const Variant &variant : VARIANTS) {
+    if (!variant.half || sizeof(Real) == 4) f(variant);
+  }
+}
+
+// States (batch, length, n), as a variant gives them: by step(b, t, h) where something drives.
+template <class Step>
+Array<double> plain_states(const Variant &variant, const Array<double> &state, int64_t n, Step step) {
+  Array<double> found;
+  for (int64_t b = 0; b < BATCH; ++b) {
+    Array<double> h(state.begin() + b * n, state.begin() + (b + 1) * n);
+    for (int64_t t = 0; t < LENGTH; ++t) {
+      if (!variant.padded || t < LENGTHS[b]) h = step(b, t, h);
+      double squares = 0;
+      for (double x : h) squares += x * x;
+      for (double x : h) found.push_back(variant.directed ? x / std::sqrt(squares) : x);
+    }
+  }
+  return found;
+}
+
+// An array as memory is to have it: in bfloat16 or not.
+template <class Real>
+class InMemory {
+ public:
+  InMemory(const Array<Real> &numbers, bool half) : numbers_(half ? 0 : numbers.size()) {
+    if (!half) numbers_ = numbers;
+    for (size_t i = 0; half && i < numbers.size(); ++i) {
+      const float x = static_cast<float>(numbers[i]);
+      uint32_t bits;
+      __builtin_memcpy(&bits, &x, sizeof bits);
+      halves_.push_back(static_cast<uint16_t>(x == x ? (bits + 0x8000) >> 16 : 0x7fc0));
+    }
+  }
+
+  void *data() { return halves_.empty() ? static_cast<void *>(numbers_.data()) : halves_.data(); }
+
+  Array<Real> numbers() const {
+    Array<Real> found = numbers_;
+    for (uint16_t half : halves_) {
+      const uint32_t bits = static_cast<uint32_t>(half) << 16;
+      float x;
+      __builtin_memcpy(&x, &bits, sizeof x);
+      found.push_back(x);
+    }
+    return found;
+  }
+
+ private:
+  Array<Real> numbers_;
+  std::vector<uint16_t> halves_;
+};
+
+// The arrays of a problem that a variant has otherwise: states and their directions.
+template <class Real>
+struct VariedStates {
+  template <class Problem>
+  VariedStates(const Variant &given, const Array<Real> &weights, Problem &q)
+      : variant(given),
+        states(unwritten<Real>(weights.size()), given.half),
+        directions(unwritten<Real>(weights.size()), given.half),
+        in_states(weights, given.half),
+        factors(weights.size(), Real(1)) {
+    q.half = variant.half, q.directed = variant.directed, q.rescale = variant.directed ? RESCALE : 0;
+    q.states = states.data(), q.directions = directions.data(), q.in_states = in_states.data();
+    q.factors = factors.data();
+  }
+
+  Array<Real> outputs() const { return (variant.directed ? directions : states).numbers(); }
+
+  const Variant &variant;
+  InMemory<Real> states, directions, in_states;
+  Array<Real> factors;
+};
+
+// And of those that take increments, which are no numbers past the end: leaf 0.
+template <class Real>
+struct VariedPath {
+  template <class Problem>
+  VariedPath(const Variant &given, const Array<Real> &path, Problem &q)
+      : increments(hidden(given, path), given.half), in_increments(unwritten<Real>(path.size()), given.half) {
+    q.increments = increments.data(), q.in_increments = in_increments.data();
+    q.lengths = given.padded ? LENGTHS : nullptr;
+  }
+
+  static Array<Real> hidden(const Variant &variant, Array<Real> path) {
+    for (int64_t row = 0; variant.padded && row < BATCH * LENGTH; ++row) {
+      if (row % LENGTH < LENGTHS[row / LENGTH]) continue;
+      for (int64_t i = 0; i < CHANNELS; ++i) path[row * CHANNELS + i] = Real(NOT_WRITTEN);
+    }
+    return path;
+  }
+
+  InMemory<Real> increments, in_increments;
+};
+
 Array<double> identity_plus(int64_t n, Array<double> a) {
   for (int64_t i = 0; i < n; ++i) a[i * n + i] += 1;
   return a;
@@ -140,25 +254,20 @@ Arrays<double> leaves_of(const slicekit_part &part, std::mt19937 &source) {
   return leaves;
 }
 
-Plain plain_panels(const slicekit_part &part) {
-  return [part](const Arrays<double> &leaves) {
+Plain plain_panels(const slicekit_part &part, const Variant &variant) {
+  return [part, &variant](const Arrays<double> &leaves) {
     const Arrays<double> parameters(leaves.begin() + 2, leaves.end());
-    Array<double> states;
-    for (int64_t b = 0; b < BATCH; ++b) {
-      Array<double> h(leaves[1].begin() + b * part.dim, leaves[1].begin() + (b + 1) * part.dim);
-      for (int64_t t = 0; t < LENGTH; ++t) {
-        h = stepped(part, parameters, leaves[0].data() + (b * LENGTH + t) * CHANNELS, h);
-        states.insert(states.end(), h.begin(), h.end());
-      }
-    }
-    return states;
+    auto step = [&](int64_t b, int64_t t, const Array<double> &h) {
+      return stepped(part, parameters, leaves[0].data() + (b * LENGTH + t) * CHANNELS, h);
+    };
+    return plain_states(variant, leaves[1], part.dim, step);
   };
 }
 
 template <class Real>
-Kernel<Real> panels_kernel(const slicekit_part &part, bool keep) {
-  return [part, keep](const Arrays<Real> &leaves, const Array<Real> &weights) {
-    Found<Real> found{0, unwritten<Real>(weights.size()), like(leaves)};
+Kernel<Real> panels_kernel(const slicekit_part &part, const Variant &variant, bool keep) {
+  return [part, &variant, keep](const Arrays<Real> &leaves, const Array<Real> &weights) {
+    Found<Real> found{0, {}, like(leaves)};
     const void *parameters[3] = {};
     void *in_parameters[3] = {};
     for (size_t p = 0; p + 2 < leaves.size(); ++p) {
@@ -171,18 +280,20 @@ Kernel<Real> panels_kernel(const slicekit_part &part, bool keep) {
     q.parts = q.threads = 1;
     q.part = &part;
     q.parameters = parameters;
-    q.increments = leaves[0].data(), q.state = leaves[1].data();
-    q.states = found.outputs.data();
+    q.state = leaves[1].data();
+    VariedPath<Real> path(variant, leaves[0], q);
+    VariedStates<Real> states(variant, weights, q);
     Array<Real> kept(keep ? slicekit_panels_kept(&q) : 0);
     q.kept = kept.empty() ? nullptr : kept.data();
-    q.in_states = weights.data();
     q.in_parameters = in_parameters;
-    q.in_increments = found.gradients[0].data(), q.in_state = found.gradients[1].data();
+    q.in_state = found.gradients[1].data();
     for (int64_t backward = 0; backward < 2; ++backward) {
       std::vector<char> work(slicekit_panels_workspace(&q, backward));
       q.workspace = work.data(), q.workspace_bytes = static_cast<int64_t>(work.size());
       found.status |= backward ? slicekit_panels_backward(&q) : slicekit_panels_forward(&q);
     }
+    found.outputs = states.outputs();
+    found.gradients[0] = path.in_increments.numbers();
     return found;
   };
 }
@@ -229,11 +340,16 @@ void try_panels(Trial &trial, std::mt19937 &source) {
       {SLICEKIT_HADAMARD, 8, 0, 0}, {SLICEKIT_HADAMARD, 64, 0, 0}};
   for (const slicekit_part &part : parts) {
     const Arrays<double> leaves = leaves_of(part, source);
-    const Plain plain = plain_panels(part);
-    trial.run<Real>("panels, " + name_of(part), leaves, plain, panels_kernel<Real>(part, false));
-    if (!part.exponential) {
-      trial.run<Real>("kept panels, " + name_of(part), leaves, plain, panels_kernel<Real>(part, true));
-    }
+    each_variant<Real>([&](const Variant &variant) {
+      const std::string name = variant.name + ("panels, " + name_of(part));
+      const Plain varied = plain_panels(part, variant);
+      for (bool keep : {false, true}) {
+        if (keep && part.exponential) continue;
+        trial.run<Real>((keep ? "kept " : "") + name, leaves, varied,
+                        panels_kernel<Real>(part, variant, keep), variant.bound());
+      }
+    });
+    const Plain plain = plain_panels(part, VARIANTS[0]);
     trial.run<Real>("step, " + name_of(part), leaves, plain, step_kernel<Real>(part, false));
     trial.run<Real>("projective step, " + name_of(part), leaves, plain,
                     step_kernel<Real>(part, true));
@@ -340,14 +456,13 @@ void try_given_kinds(Trial &trial, std::mt19937 &source) {
 
 // What sparse and shared factors have in common. Leaves: increments, state, then their own.
 template <class Real, class Problem>
-Problem scan_of(const Arrays<Real> &x, const Array<Real> &weights, Found<Real> &found, int64_t n,
-                Array<Real> &last, const Array<Real> &in_last) {
+Problem scan_of(const Arrays<Real> &x, Found<Real> &found, int64_t n, Array<Real> &last,
+                const Array<Real> &in_last) {
   Problem q = {};
   q.real = sizeof(Real);
   q.batch = BATCH, q.length = LENGTH, q.channels = CHANNELS, q.dim = n, q.columns = 1, q.threads = 1;
-  q.increments = x[0].data(), q.state = x[1].data(), q.states = found.outputs.data();
-  q.last = last.data(), q.in_states = weights.data(), q.in_last = in_last.data();
-  q.in_increments = found.gradients[0].data(), q.in_state = found.gradients[1].data();
+  q.state = x[1].data(), q.last = last.data(), q.in_last = in_last.data();
+  q.in_state = found.gradients[1].data();
   return q;
 }
 
@@ -365,27 +480,21 @@ int64_t both_passes(Problem &q, int64_t (*workspace)(const Problem *, int64_t),
 
 // Steps through matrices that are linear in the increments: entry(channel, row, column).
 template <class Entry>
-Array<double> plain_linear(const Arrays<double> &x, int64_t batch, int64_t n, const Entry &entry) {
-  Array<double> states;
-  for (int64_t b = 0; b < batch; ++b) {
-    Array<double> h(x[1].begin() + b * n, x[1].begin() + (b + 1) * n);
-    for (int64_t t = 0; t < LENGTH; ++t) {
-      Array<double> out = h;
-      for (int64_t i = 0; i < CHANNELS; ++i) {
-        const double increment = x[0][(b * LENGTH + t) * CHANNELS + i];
-        for (int64_t r = 0; r < n; ++r) {
-          for (int64_t c = 0; c < n; ++c) out[r] += increment * entry(i, r, c) * h[c];
-        }
+Array<double> plain_linear(const Variant &variant, const Arrays<double> &x, int64_t n, const Entry &entry) {
+  return plain_states(variant, x[1], n, [&](int64_t b, int64_t t, const Array<double> &h) {
+    Array<double> out = h;
+    for (int64_t i = 0; i < CHANNELS; ++i) {
+      const double increment = x[0][(b * LENGTH + t) * CHANNELS + i];
+      for (int64_t r = 0; r < n; ++r) {
+        for (int64_t c = 0; c < n; ++c) out[r] += increment * entry(i, r, c) * h[c];
       }
-      h = out;
-      states.insert(states.end(), h.begin(), h.end());
     }
-  }
-  return states;
+    return out;
+  });
 }
 
 template <class Real>
-void try_sparse(Trial &trial, std::mt19937 &source) {
+void try_sparse(Trial &trial, std::mt19937 &source, const Variant &variant) {
   const int64_t n = 19;
   std::vector<int64_t> places, number(CHANNELS * n * n, -1);
   for (int64_t e = 0; e < CHANNELS * n * n; ++e) {
@@ -397,27 +506,31 @@ void try_sparse(Trial &trial, std::mt19937 &source) {
                                  random_numbers(source, BATCH * n, 1),
                                  random_numbers(source, places.size(), 0.1)};
   trial.run<Real>(
-      "sparse", leaves,
-      [=](const Arrays<double> &x) {
-        return plain_linear(x, BATCH, n, [&](int64_t i, int64_t r, int64_t c) {
+      variant.name + std::string("sparse"), leaves,
+      [=, &variant](const Arrays<double> &x) {
+        return plain_linear(variant, x, n, [&](int64_t i, int64_t r, int64_t c) {
           const int64_t at = number[(i * n + r) * n + c];
           return at < 0 ? 0.0 : x[2][at];
         });
       },
-      [=](const Arrays<Real> &x, const Array<Real> &weights) {
-        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+      [=, &variant](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, {}, like(x)};
         Array<Real> last(BATCH * n), in_last(BATCH * n, 0);
-        auto q = scan_of<Real, slicekit_sparse>(x, weights, found, n, last, in_last);
+        auto q = scan_of<Real, slicekit_sparse>(x, found, n, last, in_last);
+        VariedPath<Real> path(variant, x[0], q);
+        VariedStates<Real> states(variant, weights, q);
         q.kept = static_cast<int64_t>(places.size()), q.places = places.data();
         q.values = x[2].data(), q.in_values = found.gradients[2].data();
         found.status = both_passes(q, slicekit_sparse_workspace, slicekit_sparse_forward,
                                    slicekit_sparse_backward);
+        found.outputs = states.outputs(), found.gradients[0] = path.in_increments.numbers();
         return found;
-      });
+      },
+      variant.bound());
 }
 
 template <class Real>
-void try_shared_factors(Trial &trial, std::mt19937 &source) {
+void try_shared_factors(Trial &trial, std::mt19937 &source, const Variant &variant) {
   const int64_t n = 37, rank = 3;
   const Arrays<double> leaves = {random_numbers(source, BATCH * LENGTH * CHANNELS, 0.1),
                                  random_numbers(source, BATCH * n, 1),
@@ -425,9 +538,9 @@ void try_shared_factors(Trial &trial, std::mt19937 &source) {
                                  random_numbers(source, CHANNELS * n * rank, 0.1),
                                  random_numbers(source, CHANNELS * n * rank, 0.1)};
   trial.run<Real>(
-      "shared factors", leaves,
-      [=](const Arrays<double> &x) {
-        return plain_linear(x, BATCH, n, [&](int64_t i, int64_t r, int64_t c) {
+      variant.name + std::string("shared factors"), leaves,
+      [=, &variant](const Arrays<double> &x) {
+        return plain_linear(variant, x, n, [&](int64_t i, int64_t r, int64_t c) {
           double entry = r == c ? x[2][i * n + r] : 0;
           for (int64_t k = 0; k < rank; ++k) {
             entry += x[3][(i * n + r) * rank + k] * x[4][(i * n + c) * rank + k];
@@ -435,18 +548,22 @@ void try_shared_factors(Trial &trial, std::mt19937 &source) {
           return entry;
         });
       },
-      [=](const Arrays<Real> &x, const Array<Real> &weights) {
-        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+      [=, &variant](const Arrays<Real> &x, const Array<Real> &weights) {
+        Found<Real> found{0, {}, like(x)};
         Array<Real> last(BATCH * n), in_last(BATCH * n, 0);
-        auto q = scan_of<Real, slicekit_shared_factors>(x, weights, found, n, last, in_last);
+        auto q = scan_of<Real, slicekit_shared_factors>(x, found, n, last, in_last);
+        VariedPath<Real> path(variant, x[0], q);
+        VariedStates<Real> states(variant, weights, q);
         q.rank = rank;
         q.diagonal = x[2].data(), q.left = x[3].data(), q.right = x[4].data();
         q.in_diagonal = found.gradients[2].data(), q.in_left = found.gradients[3].data();
         q.in_right = found.gradients[4].data();
         found.status = both_passes(q, slicekit_shared_factors_workspace,
                                    slicekit_shared_factors_forward, slicekit_shared_factors_backward);
+        found.outputs = states.outputs(), found.gradients[0] = path.in_increments.numbers();
         return found;
-      });
+      },
+      variant.bound());
 }
 
 // Leaves: steps, rates, inputs, left, readout, state.
@@ -684,41 +801,39 @@ void try_log_signatures(Trial &trial, std::mt19937 &source) {
 
 // Leaves: matrices (tokens, n, n) and state.
 template <class Real>
-void try_table(Trial &trial, std::mt19937 &source, int64_t n) {
+void try_table(Trial &trial, std::mt19937 &source, int64_t n, const Variant &variant) {
   const int64_t tokens = 3;
   std::vector<int64_t> index(BATCH * LENGTH);
   for (int64_t &token : index) token = static_cast<int64_t>(source() % tokens);
   const Arrays<double> leaves = {random_numbers(source, tokens * n * n, 0.1),
                                  random_numbers(source, BATCH * n, 1)};
+  const Variant full = {variant.name, false, variant.directed, variant.half};
   trial.run<Real>(
-      "table", leaves,
+      variant.name + std::string("table"), leaves,
       [=](const Arrays<double> &x) {
-        Array<double> states;
-        for (int64_t b = 0; b < BATCH; ++b) {
-          Array<double> h(x[1].begin() + b * n, x[1].begin() + (b + 1) * n);
-          for (int64_t t = 0; t < LENGTH; ++t) {
-            Array<double> out = h;
-            const double *matrix = x[0].data() + index[b * LENGTH + t] * n * n;
-            for (int64_t e = 0; e < n * n; ++e) out[e / n] += matrix[e] * h[e % n];
-            h = out;
-            states.insert(states.end(), h.begin(), h.end());
-          }
-        }
-        return states;
+        return plain_states(full, x[1], n, [&](int64_t b, int64_t t, const Array<double> &h) {
+          Array<double> out = h;
+          const double *matrix = x[0].data() + index[b * LENGTH + t] * n * n;
+          for (int64_t e = 0; e < n * n; ++e) out[e / n] += matrix[e] * h[e % n];
+          return out;
+        });
       },
       [=](const Arrays<Real> &x, const Array<Real> &weights) {
-        Found<Real> found{0, unwritten<Real>(weights.size()), like(x)};
+        Found<Real> found{0, {}, like(x)};
         const Array<Real> in_last(BATCH * n, 0);
         slicekit_table q = {};
         q.real = sizeof(Real);
         q.batch = BATCH, q.length = LENGTH, q.dim = n, q.columns = 1, q.vocabulary = tokens, q.threads = 1;
         q.matrices = x[0].data(), q.index = index.data(), q.state = x[1].data();
-        q.states = found.outputs.data(), q.in_states = weights.data(), q.in_last = in_last.data();
+        q.in_last = in_last.data();
+        VariedStates<Real> states(full, weights, q);
         q.in_matrices = found.gradients[0].data(), q.in_state = found.gradients[1].data();
         found.status = both_passes(q, slicekit_table_workspace, slicekit_table_forward,
                                    slicekit_table_backward);
+        found.outputs = states.outputs();
         return found;
-      });
+      },
+      variant.bound());
 }
 
 // Leaves: increments (tokens, channels) and values.
@@ -783,9 +898,11 @@ void try_all(Trial &trial) {
   try_panels<Real>(trial, source);
   try_exponential<Real>(trial, source);
   try_given_kinds<Real>(trial, source);
-  try_sparse<Real>(trial, source);
-  try_shared_factors<Real>(trial, source);
-  for (int64_t n : {16, 19}) try_table<Real>(trial, source, n);
+  each_variant<Real>([&](const Variant &variant) {
+    try_sparse<Real>(trial, source, variant);
+    try_shared_factors<Real>(trial, source, variant);
+    for (int64_t n : {16, 19}) try_table<Real>(trial, source, n, variant);
+  });
   try_sparse_table<Real>(trial, source);
   try_tanh<Real>(trial, source);
   try_selective<Real>(trial, source);

@@ -45,7 +45,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[float]]:
     forward = fused.FUSED.forward
 
     def noted(*args: Any) -> Any:
-        pace = args[4]
+        pace = args[5]
         (layers if pace else solves).append(pace)
         return forward(*args)
 
@@ -143,12 +143,59 @@ def test_directions_of_tokens_go_the_short_way(
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_directions_with_a_state_and_in_half_precision_go_the_long_way(calls: list[float]) -> None:
+def test_directions_with_a_state_go_the_long_way(calls: list[float]) -> None:
     layer, x = SLiCE(5, sk.BlockDiagonal(8, 4), projective=True), torch.randn(2, 6, 5)
     _, state = layer(x, return_state=True)
     layer(x, state)
-    layer(x.bfloat16())
     assert not calls
+
+
+LENGTHS = [20, 1, 13]
+
+
+def padded(dtype: torch.dtype) -> Tensor:
+    """A batch with what is no number past the ends."""
+    x = torch.randn(3, 20, 5, dtype=dtype)
+    for row, length in zip(x, LENGTHS, strict=True):
+        row[length:] = torch.tensor([torch.nan, torch.inf])[torch.randint(2, row[length:].shape)]
+    return x.requires_grad_()
+
+
+@pytest.mark.parametrize("projective", [False, True], ids=["plain", "projective"])
+@pytest.mark.parametrize("initial", INITIALS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_padded_batches_go_the_short_way(
+    structure: Structure, initial: Any, projective: bool, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, initial=initial, projective=projective).double()
+    x = padded(torch.float64)
+
+    def long(x: Tensor) -> tuple[Tensor, ...]:
+        if projective:
+            return (_directions(layer, x, LENGTHS),)
+        h, state = layer.trajectory(x, lengths=LENGTHS)
+        assert isinstance(h, Tensor)
+        return h, state["hidden"]
+
+    def short(x: Tensor) -> tuple[Tensor, ...]:
+        if projective:
+            return (layer(x, lengths=LENGTHS),)
+        h, state = layer(x, lengths=LENGTHS, return_state=True)
+        return h, state["hidden"]
+
+    found = gradients(short, x, layer)
+    assert len(calls) == 1 and all(y.isfinite().all() for y in found)
+    torch.testing.assert_close(found, gradients(long, x, layer), rtol=1e-10, atol=1e-10)
+
+
+def test_padded_batches_go_on_from_a_state(calls: list[float]) -> None:
+    layer, x = SLiCE(5, PLAIN).double(), torch.randn(3, 9, 5, dtype=torch.float64)
+    whole, end = layer(x, lengths=[9, 2, 5], return_state=True)
+    h, state = layer(x[:, :4], lengths=[4, 2, 4], return_state=True)
+    h_on, state = layer(x[:, 4:], state, lengths=[5, 0, 1], return_state=True)
+    assert len(calls) == 3
+    torch.testing.assert_close(torch.cat([h, h_on], 1), whole)
+    torch.testing.assert_close(state["hidden"], end["hidden"])
 
 
 def _directions(layer: SLiCE, x: Any, lengths: list[int] | None = None) -> Tensor:
@@ -158,9 +205,21 @@ def _directions(layer: SLiCE, x: Any, lengths: list[int] | None = None) -> Tenso
     return states.direction
 
 
-@pytest.mark.parametrize("module", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def assert_rounded(found: list[Tensor], expected: list[Tensor]) -> None:
+    """Two roundings to bfloat16 away, measured on the whole."""
+    assert [y.dtype for y in found] == [y.dtype for y in expected]
+    for y, z in zip(found, expected, strict=True):
+        assert (y.float() - z.float()).norm() <= 2.0**-7 * z.float().norm()
+
+
+every_module = pytest.mark.parametrize(
+    "module", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"]
+)
+
+
+@every_module
 @pytest.mark.parametrize("initial", INITIALS, ids=repr)
-@pytest.mark.parametrize("structure", BY_PANELS, ids=repr)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
 def test_the_short_way_takes_half_precision(
     structure: Structure, initial: Any, module: torch.dtype, calls: list[float]
 ) -> None:
@@ -182,10 +241,71 @@ def test_the_short_way_takes_half_precision(
     found = gradients(short, x, layer)
     assert len(calls) == 2
     expected = gradients(long, x, layer)
-    assert [y.dtype for y in found] == [y.dtype for y in expected]
     torch.testing.assert_close(found[2], expected[2])
-    for y, z in zip(found, expected, strict=True):
-        assert (y - z).norm() <= 2.0**-7 * z.norm()
+    assert_rounded(found, expected)
+
+
+@every_module
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
+@pytest.mark.parametrize("projective", [False, True], ids=["plain", "projective"])
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_half_precision_is_rounded_where_it_is_written_alone(
+    structure: Structure,
+    projective: bool,
+    lengths: list[int] | None,
+    module: torch.dtype,
+    calls: list[float],
+) -> None:
+    layer = SLiCE(5, structure, projective=projective).to(module)
+    x = padded(torch.float32).detach().bfloat16()
+    x = x if lengths else x.nan_to_num(0, 1)
+    x.requires_grad_()
+    found = gradients(lambda x: (layer(x, lengths=lengths),), x, layer)
+    assert len(calls) == 1 and all(y.isfinite().all() for y in found)
+    wide = layer.float()
+    exact = gradients(lambda x: (wide(x.float(), lengths=lengths).bfloat16(),), x, wide)
+    assert torch.equal(found[0], exact[0])
+    assert_rounded(found, [y.to(z.dtype) for y, z in zip(exact, found, strict=True)])
+
+
+@every_module
+@pytest.mark.parametrize("lengths", [None, [1, 6, 3]], ids=["full", "padded"])
+@pytest.mark.parametrize("projective", [False, True], ids=["plain", "projective"])
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_so_is_that_of_tokens(
+    structure: Structure,
+    projective: bool,
+    lengths: list[int] | None,
+    module: torch.dtype,
+    calls: list[float],
+) -> None:
+    layer = SLiCE(5, structure, projective=projective).to(module)
+    table = torch.randn(2, 5).bfloat16().requires_grad_()
+    index = torch.randint(-1, 2, (3, 6))
+
+    def run(layer: SLiCE, table: Tensor) -> Tensor:
+        return layer(sk.Tabulated(table, index), lengths=lengths)
+
+    found = gradients(lambda x: (run(layer, x),), table, layer)
+    assert len(calls) == 1
+    wide = layer.float()
+    exact = gradients(lambda x: (run(wide, x.float()).bfloat16(),), table, wide)
+    assert torch.equal(found[0], exact[0])
+    assert_rounded(found, [y.to(z.dtype) for y, z in zip(exact, found, strict=True)])
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
+def test_tokens_in_half_precision_go_on_from_a_state(
+    structure: Structure, calls: list[float]
+) -> None:
+    layer, table = SLiCE(5, structure), torch.randn(2, 5).bfloat16()
+    index = torch.randint(2, (3, 9))
+    whole, end = layer(sk.Tabulated(table, index), return_state=True)
+    h, state = layer(sk.Tabulated(table, index[:, :4]), return_state=True)
+    h_on, state = layer(sk.Tabulated(table, index[:, 4:]), state, return_state=True)
+    assert len(calls) == 3 and state["hidden"].dtype is torch.float32
+    torch.testing.assert_close(torch.cat([h, h_on], 1), whole)
+    torch.testing.assert_close(state["hidden"], end["hidden"])
 
 
 def test_solve_takes_half_precision(ways: tuple[list[float], list[float]]) -> None:
@@ -261,11 +381,23 @@ def test_gradients_of_what_is_not_trained_are_left_out_of_matrices(calls: list[f
     assert layer.A.values.grad is None and layer.start.weight.grad is not None
 
 
-def test_a_table_with_more_rows_than_sequences_starts_on_the_long_way(calls: list[float]) -> None:
-    layer, index = SLiCE(5, sk.BlockDiagonal(8, 4)), torch.randint(9, (2, 6))
-    table = torch.randn(9, 5)
-    torch.testing.assert_close(layer(sk.Tabulated(table, index)), layer(table[index]))
+@pytest.mark.parametrize("projective", [False, True], ids=["plain", "projective"])
+@pytest.mark.parametrize("structure", [BY_PANELS[0], *ALONE], ids=repr)
+def test_a_table_with_more_rows_than_sequences_starts_with_their_own(
+    structure: Structure, projective: bool, calls: list[float]
+) -> None:
+    layer = SLiCE(5, structure, projective=projective).double()
+    table = torch.randn(9, 5, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([[3, 8, 0], [-1, 2, 2], [3, 3, 1]])
+
+    def long(table: Tensor) -> tuple[Tensor, ...]:
+        way = sk.Tabulated(table, index)
+        h, _ = layer.trajectory(way, scan=sk.Recurrent())
+        return (h.direction if isinstance(h, Projective) else h,)
+
+    found = gradients(lambda table: (layer(sk.Tabulated(table, index)),), table, layer)
     assert len(calls) == 1
+    torch.testing.assert_close(found, gradients(long, table, layer), rtol=1e-10, atol=1e-10)
 
 
 def test_lengths_of_tokens_are_checked_on_the_short_way() -> None:
@@ -492,7 +624,7 @@ def test_the_operator_of_directions_is_sound(affine: bool) -> None:
     start = [torch.randn(8, 5), torch.randn(8)] if affine else [torch.randn(2, 8)]
     operands = [torch.randn(2, 20, 5), *start, *SLiCE(5, PLAIN).A().values()]
     operands = [x.detach() for x in operands]
-    settings = (PLAIN.key, run.key, affine, True, 0.1, 2**25, 8, False, True)
+    settings = (PLAIN.key, run.key, affine, True, False, 0.1, 2**25, 8, False, True)
     results = torch.ops.slicekit.fused(*settings, operands)
     given = (operands, results, [torch.randn_like(results[0])], [True] * len(operands))
     op, adjoint = torch.ops.slicekit.fused.default, torch.ops.slicekit.fused_adjoint.default
@@ -504,7 +636,7 @@ def test_the_operator_of_directions_is_sound(affine: bool) -> None:
 def test_an_operator_that_knows_a_size_refuses_another() -> None:
     run = fused.only_run(PLAIN, sk.Euler())
     assert run is not None
-    settings = (PLAIN.key, run.key, False, False, 0.1, 0, 0, False, False)
+    settings = (PLAIN.key, run.key, False, False, False, 0.1, 0, 0, False, False)
     good = [torch.randn(2, 6, 5), torch.randn(2, 8), *SLiCE(5, PLAIN).A().values()]
     (states,) = torch.ops.slicekit.fused(*settings, good)
     for place, bad in ((1, torch.randn(1, 8)), (2, torch.randn(6, 1, 4, 4)), (0, good[0].double())):

@@ -12,6 +12,7 @@ from torch import Tensor
 import slicekit as sk
 from slicekit.native import kernel
 from slicekit.native.kernel import Differentiable
+from slicekit.native.recurrences import Steps
 from slicekit.structures import Parameters, Structure
 
 DIMS, CHANNELS = (1, 2, 7, 16, 31, 64), (1, 3, 17)
@@ -84,14 +85,15 @@ def problem(
     return Problem(structure, made, increments, state, u, rescale, in_states, in_last)
 
 
-def plan(given: Problem) -> tuple[int, list[Tensor | None]]:
+def plan(given: Problem) -> tuple[Steps, list[Tensor | None]]:
     """What a kernel is given."""
-    return given.rescale, [given.increments, *given.parameters.values(), given.state, given.inputs]
+    driven = (given.state, given.inputs, None)
+    return Steps(given.rescale), [given.increments, *given.parameters.values(), *driven]
 
 
 def native(kernel: Differentiable, given: Problem) -> dict[str, Tensor]:
     """All results and gradients of the kernel, by name."""
-    states, factors, last = results = kernel.forward(*plan(given))
+    states, factors, last, _ = results = kernel.forward(*plan(given))
     gradients = kernel.backward(*plan(given), results, (given.in_states, given.in_last), [])
     found = dict(zip(kernel.task.operands, gradients, strict=True))
     trained = (found[name] for name in (*given.trained(), "increments", "state", "inputs"))

@@ -15,7 +15,7 @@ from slicekit.native import (
 )
 from slicekit.native.kernel import Kind, address, plain
 from slicekit.native.panels import Panels, Part
-from slicekit.native.recurrences import SHARED_FACTORS, SPARSE
+from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, Steps
 from slicekit.native.sequences import SELECTIVE, SHORT_CONVOLUTION, SLSTM
 from slicekit.native.step import StepPlan
 from slicekit.paths.lie_bases import hall
@@ -82,16 +82,18 @@ DOORS: dict[str, Callable[[], object]] = {
     "panels, the gradient": lambda: panels(torch.ones(3, 4)).backward(
         torch.ones(1, 2, 2, 1), torch.ones(0, 0, 0), None, torch.ones(1, 1, 2, 1), STATE
     ),
-    "sparse, values": lambda: SPARSE.forward(0, [ONE, ONE, PLACES, STATE, None]),
-    "sparse, places": lambda: SPARSE.forward(0, [ONE, VALUES, PLACES.int(), STATE, None]),
+    "sparse, values": lambda: SPARSE.forward(Steps(), [ONE, ONE, PLACES, STATE, None, None]),
+    "sparse, places": lambda: SPARSE.forward(
+        Steps(), [ONE, VALUES, PLACES.int(), STATE, None, None]
+    ),
     "sparse, the batch": lambda: SPARSE.forward(
-        0, [ONE, VALUES, PLACES, STATE.expand(2, 2, 1), None]
+        Steps(), [ONE, VALUES, PLACES, STATE.expand(2, 2, 1), None, None]
     ),
     "shared factors": lambda: SHARED_FACTORS.forward(
-        0, [ONE, DIAGONAL, torch.ones(2, 2, 1), THIN, STATE, None]
+        Steps(), [ONE, DIAGONAL, torch.ones(2, 2, 1), THIN, STATE, None, None]
     ),
     "shared factors, inputs": lambda: SHARED_FACTORS.forward(
-        0, [ONE, DIAGONAL, THIN, THIN, STATE, ONE]
+        Steps(), [ONE, DIAGONAL, THIN, THIN, STATE, ONE, None]
     ),
     "exponential": lambda: exponential.forward(torch.ones(2, 3)),
     "exponential, the gradient": lambda: exponential.pullback(torch.ones(2, 2), torch.ones(3, 3)),

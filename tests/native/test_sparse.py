@@ -6,7 +6,7 @@ import torch
 import slicekit as sk
 from slicekit.native import available, reason
 from slicekit.native.kernel import fill
-from slicekit.native.recurrences import SPARSE
+from slicekit.native.recurrences import SPARSE, Steps
 from tests.native.increment_scans import (
     BAD_INDEX,
     BAD_OPTION,
@@ -149,4 +149,4 @@ def test_the_door_names_what_the_kernel_refused() -> None:
     given = problem(sk.Sparse(5, 0.5), 3, 2, 4)
     values, places = given.parameters.values()
     with pytest.raises(RuntimeError, match="sparse_forward was given an index outside its table"):
-        SPARSE.forward(0, [given.increments, values, places.flip(0), given.state, None])
+        SPARSE.forward(Steps(), [given.increments, values, places.flip(0), given.state, None, None])

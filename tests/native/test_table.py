@@ -9,7 +9,7 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.native import available, reason
-from slicekit.native.recurrences import SPARSE_SUMS, TABLE
+from slicekit.native.recurrences import SPARSE_SUMS, TABLE, Steps
 from slicekit.native.recurrences import Table as TableStruct
 from slicekit.scans import Scan
 from slicekit.scans.native import tokens
@@ -61,11 +61,11 @@ def _problem(
 
 
 def _native(table: Table, in_states: Tensor, in_last: Tensor) -> dict[str, Tensor]:
-    plan = (table.rescale, [table.matrices, table.index, table.state, table.inputs])
+    plan = (Steps(table.rescale), [table.matrices, table.index, table.state, table.inputs])
     results = TABLE.forward(*plan)
     gradients = TABLE.backward(*plan, results, (in_states, in_last), [])
     names = ("states", "factors", "in matrices", "in index", "in state", "in inputs")
-    pairs = zip(names, (*results, *gradients), strict=True)
+    pairs = zip(names, (*results[:2], *gradients), strict=True)
     return {name: x for name, x in pairs if x is not None}
 
 
@@ -146,7 +146,7 @@ def test_the_door_names_what_the_kernel_refused() -> None:
     index = table.index.clone()
     index[0, 0] = 3
     with pytest.raises(RuntimeError, match="table_forward was given an index outside its table"):
-        TABLE.forward(0, [table.matrices, index, table.state, None])
+        TABLE.forward(Steps(), [table.matrices, index, table.state, None])
     values, places = torch.ones(2), torch.tensor([4, 3])
     with pytest.raises(RuntimeError, match="sparse_table_forward was given an index"):
         SPARSE_SUMS.forward(3, [values, places, torch.ones(2, 1)])

@@ -19,7 +19,6 @@ from slicekit.layers.initial_states import FirstInput, Learned
 from slicekit.layers.plainness import TOLD, changed, stored
 from slicekit.layers.slice_checks import check_started
 from slicekit.layers.state import State
-from slicekit.native.panels import HALF
 from slicekit.operators import PLAIN, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
@@ -57,13 +56,8 @@ def quick_pass(
     """All states (batch, length, dim) or directions, and the last state if asked for.
 
     None where this way is not open, or an argument does not fit and has to be refused elsewhere.
-    Only tokens may have lengths.
     """
-    path = [x]
-    if type(x) is Tabulated:
-        path = [x.table, x.index]
-    elif lengths is not None:
-        return None
+    path = [x.table, x.index] if type(x) is Tabulated else [x]
     if layer.projective and (ends or state is not None):
         return None
     if type(path[0]) not in PLAIN or not unseen():
@@ -76,7 +70,9 @@ def quick_pass(
             return None
         start = [state.tensors["hidden"]]
     tokens = len(path) > 1
-    known = _look_up(layer, [path[0], *start, *parameters, *path[1:]], state is None, tokens)
+    padded = lengths is not None and not tokens  # of tokens, index -1 stands for padding
+    settings = (state is None, tokens, padded)
+    known = _look_up(layer, [path[0], *start, *parameters, *path[1:]], *settings)
     if known is None or known.plan is None:
         return None
     if state is None and type(layer.initial) is Learned:
@@ -85,11 +81,13 @@ def quick_pass(
     if lengths is not None:
         lengths = check_lengths(lengths, *x.shape[:2], device=x.device)
         check_started(layer, state, lengths)
-        operands[-1] = x.masked(lengths).index
+        operands[len(operands) - tokens :] = [x.masked(lengths).index if tokens else lengths]
     return run_at_once(known.plan, ends, operands)
 
 
-def _look_up(layer: "SLiCE", operands: list[Any], begins: bool, tokens: bool) -> _Known | None:
+def _look_up(
+    layer: "SLiCE", operands: list[Any], begins: bool, tokens: bool, padded: bool
+) -> _Known | None:
     kept = layer.__dict__
     told = [kept.get(name) for name in (*TOLD, "initial")]
     key = [
@@ -98,6 +96,7 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool, tokens: bool) ->
         lowering.generation,
         begins,
         tokens,
+        padded,
         *map(id, told),
         layer._parameters.get("B") is None,
     ]
@@ -107,12 +106,12 @@ def _look_up(layer: "SLiCE", operands: list[Any], begins: bool, tokens: bool) ->
         key += p.shape, p.dtype
     known = _known.get(layer)
     if known is None or known.key != key:
-        known = _known[layer] = _Known(key, told, *_plan(layer, operands, begins, tokens))
+        known = _known[layer] = _Known(key, told, *_plan(layer, operands, begins, tokens, padded))
     return known
 
 
 def _plan(
-    layer: "SLiCE", operands: list[Tensor], begins: bool, tokens: bool
+    layer: "SLiCE", operands: list[Tensor], begins: bool, tokens: bool, padded: bool
 ) -> tuple[tuple, tuple] | tuple[()]:
     """Plan and order; nothing where the layer or its input is not plain."""
     drive, initial, structure = layer.drive, layer.initial, layer.structure
@@ -131,8 +130,6 @@ def _plan(
     if x.ndim != 3 - tokens or x.shape[-1] != layer.channels or 0 in (*x.shape, *where.shape):
         return ()
     affine = begins and type(initial) is FirstInput
-    if affine and tokens and x.shape[0] > where.shape[0]:  # h_0 would be made for all of them
-        return ()
     hidden = (structure.dim,) if begins else (where.shape[0], structure.dim)
     starts = [(structure.dim, layer.channels), (structure.dim,)] if affine else [hidden]
     names, given = layer.A._names, operands[1 + len(starts) :]
@@ -147,11 +144,10 @@ def _plan(
     by_panels = run.kernel == PANELS
     if by_panels and len(floating) < len(operands) - 1:
         return ()
-    if x.dtype is HALF and (tokens or layer.projective or not by_panels):
-        return ()
     order = tuple(names.index(name) for name in run.names)
     still = begins and not initial.drives_first
-    plan = (structure, run, affine, still, drive.dt, scan.limit, WINDOW * layer.projective)
+    rescale = WINDOW * layer.projective
+    plan = (structure, run, affine, still, padded, drive.dt, scan.limit, rescale)
     return plan, order
 
 

@@ -42,6 +42,9 @@ class Kind(IntEnum):
 REAL = {4: torch.float32, 8: torch.float64}
 COMPLEX = {4: torch.complex64, 8: torch.complex128}
 
+HALF = torch.bfloat16
+"""What memory may have of a path and its states; kernels compute in float32."""
+
 Expected: TypeAlias = tuple[tuple[int, ...] | int, torch.dtype]
 """A shape, or a count of numbers in any shape, and a dtype."""
 
@@ -351,9 +354,10 @@ class Differentiable(Kernel):
         task.held = sizes  # as long as the addresses among them are used
         return task, dict(zip(task.operands, operands, strict=True))
 
-    def forward(self, *plan: Any) -> list[Tensor]:
-        """(*settings, operands) -> results."""
-        return list(self._make("forward", *self.problem(*plan), self.task.results).values())
+    def forward(self, *plan: Any, room: Mapping[str, Tensor] | None = None) -> list[Tensor]:
+        """(*settings, operands) -> results, those that there is room for in its place."""
+        made = self._make("forward", *self.problem(*plan), self.task.results, room)
+        return list(made.values())
 
     def shapes(self, *plan: Any) -> list[Tensor]:
         """(*settings, operands) -> tensors like the results, of sizes that may be symbolic."""
@@ -378,12 +382,23 @@ class Differentiable(Kernel):
         return [made.get(f"in_{name}") for name in task.operands]
 
     def _make(
-        self, way: str, task: Any, given: Mapping[str, Tensor | None], names: Iterable[str]
+        self,
+        way: str,
+        task: Any,
+        given: Mapping[str, Tensor | None],
+        names: Iterable[str],
+        room: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Run a pass, and give what it writes by name: new arrays, zero if the batch is empty."""
+        """Run a pass, and give what it writes by name: new arrays, zero if the batch is empty, but
+        where there is room.
+        """
         expected, blank = task.arrays, torch.empty if task.batch else torch.zeros
+        room = room or {}
         made = {
-            name: blank(expected[name][0], dtype=expected[name][1], device="cpu") for name in names
+            name: room[name]
+            if name in room
+            else blank(expected[name][0], dtype=expected[name][1], device="cpu")
+            for name in names
         }
         ready = {name: None if x is None else plain(x) for name, x in given.items()}
         fill(task, expected, ready | made)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERFACE = 14
+INTERFACE = 15
 """Number of the C interface that this Python code speaks."""
 
 ISAS = ("baseline", "avx2", "avx512", "neon")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from slicekit.native.kernel import (
+    HALF,
     REAL,
     WORK,
     Expected,
@@ -29,9 +30,6 @@ from slicekit.native.kernel import (
     windows,
 )
 from slicekit.native.library import check, load
-
-HALF = torch.bfloat16
-"""What memory may have of a path and its states."""
 
 MOST_PARTS = 256
 MOST_RANK = 256
@@ -54,11 +52,12 @@ class _Part(Structure):
 class _Problem(Structure):
     _fields_ = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "vocabulary", "parts"),
-        *sizes("rescale", "restore", "threads", "made", "still", "half"),
+        *sizes("rescale", "restore", "threads", "made", "still", "half", "directed"),
         ("pace", c_double),
         ("part", POINTER(_Part)),
         ("parameters", POINTER(c_void_p)),
-        *addresses("increments", "index", "state", "inputs", "states", "last", "factors", "kept"),
+        *addresses("increments", "index", "lengths", "state", "inputs"),
+        *addresses("states", "directions", "last", "factors", "kept"),
         *addresses("in_states", "in_last"),
         ("in_parameters", POINTER(c_void_p)),
         *addresses("in_increments", "in_state", "in_inputs"),
@@ -102,9 +101,7 @@ class Panels:
         parts: of the direct sum.
         parameters: theirs, in order, (channels, ...) each.
         increments: (batch, length, channels), or the table (vocabulary, channels) with an index;
-            with a pace, values with one channel less. Increments may be bfloat16 where neither an
-            index nor inputs nor rescale go with them: then so are the states and the gradients of
-            both, and everything else is float32.
+            with a pace, values with one channel less.
         index: (batch, length) rows of the table, or None; -1 drives nothing.
         state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
@@ -112,6 +109,12 @@ class Panels:
         restore: steps after which rotations get their norms back; 0 for never.
         pace: if not 0, the increments are pace (1, values), which nobody writes down.
         still: whether the first position drives nothing, so that its state is the initial one.
+        lengths: (batch,), positions from which on nothing drives, whatever stands there, or None;
+            not with an index.
+        half: whether increments (but for a table), states, directions and the gradients of these
+            are bfloat16, and all else float32; not with inputs.
+        directed: whether directions of the states are asked for, with rescale: then the gradients
+            of states that go in are those of directions; not with inputs or several columns.
     """
 
     parts: tuple[Part, ...]
@@ -124,6 +127,9 @@ class Panels:
     restore: int = RESTORE_EVERY
     pace: float = 0.0
     still: bool = False
+    lengths: Tensor | None = None
+    half: bool = False
+    directed: bool = False
 
     @cached_property
     def plan(self) -> "Plan":
@@ -132,8 +138,8 @@ class Panels:
         path = tuple(map(int, self.increments.shape))
         state = tuple(map(int, self.state.shape))
         index = None if self.index is None else tuple(map(int, self.index.shape))
-        half = self.increments.dtype is HALF
-        settings = (self.rescale, self.restore, self.pace, self.still, half)
+        rescaled = (self.rescale, self.restore, self.directed)
+        settings = (*rescaled, self.pace, self.still, self.half)
         loaded, _ = load()
         isa = None if loaded is None else loaded.isa
         return _plan(self.parts, self.state.dtype, path, index, state, settings, isa)
@@ -153,8 +159,8 @@ class Panels:
         problem = _Problem.from_buffer_copy(plan.sizes)
         problem.parameters = plan.pointers(self.parameters)
         problem.threads = threads(plan.work)
-        arrays = {"increments": self.increments, "state": self.state}
-        fill(problem, plan.expected, arrays | {"index": self.index, "inputs": self.inputs})
+        arrays = {"increments": self.increments, "index": self.index, "lengths": self.lengths}
+        fill(problem, plan.expected, arrays | {"state": self.state, "inputs": self.inputs})
         return problem
 
     def product(self, kept: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -178,7 +184,11 @@ class Panels:
         return product, powers, driven
 
     def forward(
-        self, kept: Tensor | None, made: bool = False, last: Tensor | None = None
+        self,
+        kept: Tensor | None,
+        made: bool = False,
+        last: Tensor | None = None,
+        directions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Run all steps.
 
@@ -187,6 +197,7 @@ class Panels:
             made: whether it is filled already, by `product`.
             last: like the state, to be filled with the last one before it is rounded, where states
                 are bfloat16.
+            directions: like the states, to be filled if `directed`.
 
         Returns:
             The states (batch, length, dim, columns) and what they were divided by at the beginning
@@ -196,7 +207,7 @@ class Panels:
         shape, dtype = plan.expected["states"]
         states, factors = self.state.new_empty(shape, dtype=dtype), None
         problem.states = states.data_ptr()
-        fill(problem, plan.expected, {"last": last})
+        fill(problem, plan.expected, {"last": last, "directions": directions})
         if self.rescale:
             factors = self.state.new_ones(plan.expected["factors"][0])
             problem.factors = factors.data_ptr()
@@ -262,11 +273,11 @@ class Plan:
         path: tuple[int, ...],
         index: tuple[int, ...] | None,
         state: tuple[int, ...],
-        settings: tuple[int, int, float, bool, bool],
+        settings: tuple[int, int, bool, float, bool, bool],
     ) -> None:
         """Write it down for the kernel; the shapes are those of `Panels`."""
         dtype = REAL.get(dtype.itemsize, torch.float32)  # what kernels take; others are refused
-        rescale, restore, pace, still, half = settings
+        rescale, restore, directed, pace, still, half = settings
         channels, columns = path[-1] + bool(pace), state[2:]
         batch, length = (path if index is None else index)[:2]
         self._parts = (_Part * len(parts))(*(_Part(*part) for part in parts))
@@ -284,6 +295,7 @@ class Plan:
             threads=1,
             still=still,
             half=half,
+            directed=directed,
             pace=pace,
             part=self._parts,
         )
@@ -309,12 +321,14 @@ class Plan:
         if q.rescale:
             factors = (q.batch, windows(q.length, q.rescale), q.dim, *columns)
         shapes = {"increments": path, "state": state, "last": state, "states": states}
-        shapes |= {"inputs": states, "factors": factors}
+        shapes |= {"directions": states, "inputs": states, "factors": factors}
         arrays: dict[str, Expected] = {name: (shape, dtype) for name, shape in shapes.items()}
         if q.half:
-            arrays |= {name: (shapes[name], HALF) for name in ("increments", "states")}
+            path = () if q.vocabulary else ("increments",)
+            arrays |= {name: (shapes[name], HALF) for name in (*path, "states", "directions")}
         arrays |= {f"in_{name}": wanted for name, wanted in arrays.items()}
-        return arrays | {"index": ((q.batch, q.length), torch.int64)}
+        whole = {"index": (q.batch, q.length), "lengths": (q.batch,)}
+        return arrays | {name: (shape, torch.int64) for name, shape in whole.items()}
 
     def columns(self) -> int:
         """Rows of the largest block, which the product of all transitions has side by side."""
@@ -341,8 +355,9 @@ class Plan:
 
     def run(self, way: str, problem: _Problem) -> None:
         """Run a pass: its work space also depends on threads and on which arrays there are."""
-        arrays = (problem.kept, problem.inputs, problem.in_increments, problem.in_parameters)
-        key = (way, problem.threads, *map(bool, arrays))
+        arrays = (problem.kept, problem.inputs, problem.lengths)
+        gradients = (problem.in_increments, problem.in_parameters)
+        key = (way, problem.threads, *map(bool, (*arrays, *gradients)))
         KERNEL.run(way, problem, self._once(key, lambda: KERNEL.bytes(way, problem)))
 
     def _once(self, key: tuple, measure: Callable[[], int]) -> int:

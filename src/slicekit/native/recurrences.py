@@ -13,20 +13,22 @@
 structs mirror those of native/include/slicekit_sparse.h, slicekit_shared_factors.h,
 slicekit_table.h, slicekit_sparse_table.h and slicekit_given.h.
 
-The recurrences take one setting, `rescale`: steps between two divisions of the state by the power
-of two below its size, 0 for none. But for `GIVEN`, their operands end with the initial state
-(batch, dim, columns) and the inputs (batch, length, dim, columns) or None, and they give the states
-(batch, length, dim, columns) and the factors by which these were divided at the beginning of every
-window, (batch, windows, columns), or nothing; the factors count as constants.
+`GIVEN` takes one setting, `rescale`: steps between two divisions of the state by the power of two
+below its size, 0 for none. The others take one too, `Steps`. Their operands end with the initial
+state (batch, dim, columns) and the inputs (batch, length, dim, columns) or None, and of those with
+increments with lengths (batch,) or None, past which nothing drives. They give the states (batch,
+length, dim, columns), the factors by which these were divided at the beginning of every window,
+(batch, windows, columns), or nothing, which count as constants; the last state; and directions.
 """
 
 import ctypes
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from slicekit.native.kernel import (
     COMPLEX,
+    HALF,
     REAL,
     WORK,
     Differentiable,
@@ -42,15 +44,46 @@ from slicekit.native.kernel import (
 
 INCREMENTS, STATES = "batch length channels", "batch length dim columns"
 DRIVEN = {"state": "batch dim columns", "inputs": STATES}
+LENGTHS = {"lengths": "batch"}
 COTANGENTS = ("in_states", "in_last")
+
+
+class Steps(NamedTuple):
+    """How a recurrence takes its steps.
+
+    Attributes:
+        rescale: steps between two divisions of the state; 0 for none.
+        half: whether increments, states, directions and the gradients of these are bfloat16, and
+            all else float32; not with inputs or several columns.
+        directed: whether directions of the states are asked for: then the gradients of states that
+            go in are those of directions; not with inputs or several columns.
+        pace: if not 0, increments are pace (1, values), and the values are given.
+        still: whether the first position drives nothing, so that its state is the initial one.
+    """
+
+    rescale: int = 0
+    half: bool = False
+    directed: bool = False
+    pace: float = 0.0
+    still: bool = False
 
 
 class Recurrence(Task):
     """A recurrence of states (batch, dim, columns)."""
 
-    settings = ("rescale",)
-    results: ClassVar = {"states": STATES, "factors": "0", "last": "batch dim columns"}
-    cotangents, whole = COTANGENTS, ("places", "index")
+    settings = ("steps",)
+    results: ClassVar = {"states": STATES, "factors": "0", "last": "0", "directions": "0"}
+    cotangents, whole = COTANGENTS, ("places", "index", "lengths")
+    halves: ClassVar = ("states", "directions")
+
+    @classmethod
+    def sizes_of(cls, *given: Any, **_: Any) -> dict[str, Any]:
+        """With those of the steps."""
+        sizes = super().sizes_of(*given)
+        steps = sizes.pop("steps")._asdict()
+        sizes |= {name: value for name, value in steps.items() if hasattr(cls, name)}
+        sizes["real"] = 4 if steps["half"] else sizes["real"]
+        return sizes
 
     @classmethod
     def shapes(cls, sizes: Any) -> dict[str, tuple[int, ...]]:
@@ -58,18 +91,43 @@ class Recurrence(Task):
         shapes = super().shapes(sizes)
         if sizes.rescale:
             shapes["factors"] = (sizes.batch, windows(sizes.length, sizes.rescale), sizes.columns)
+        if sizes.directed:
+            shapes["directions"] = shapes["states"]
         return shapes | {"last": shapes["state"]}
+
+    def expected(self) -> dict[str, Expected]:
+        """Some may be in half precision."""
+        expected = super().expected()
+        halves = (*self.halves, "in_states", "in_increments") if self.half else ()
+        return expected | {name: (expected[name][0], HALF) for name in halves if name in expected}
 
 
 class ByIncrements(Recurrence):
     """What the structs of kernels that take increments begin with."""
 
+    halves: ClassVar = ("increments", *Recurrence.halves)
     _fields_: ClassVar = [
         *sizes("real", "batch", "length", "channels", "dim", "columns", "rescale", "threads"),
-        *addresses("increments", "state", "inputs", "states", "last", "factors"),
+        *sizes("still", "half", "directed"),
+        ("pace", ctypes.c_double),
+        *addresses("lengths", "increments", "state", "inputs"),
+        *addresses("states", "directions", "last", "factors"),
         *addresses(*COTANGENTS, "in_increments", "in_state", "in_inputs"),
         *WORK,
     ]
+
+    @classmethod
+    def sizes_of(cls, *given: Any, **_: Any) -> dict[str, Any]:
+        """With a pace there is one more channel."""
+        sizes = super().sizes_of(*given)
+        return sizes | {"channels": sizes["channels"] + bool(sizes["pace"])}
+
+    @classmethod
+    def shapes(cls, sizes: Any) -> dict[str, tuple[int, ...]]:
+        """Of increments, as they are given."""
+        shapes = super().shapes(sizes)
+        given = (sizes.batch, sizes.length, sizes.channels - bool(sizes.pace))
+        return shapes | {"increments": given}
 
 
 class Sparse(ByIncrements):
@@ -78,7 +136,13 @@ class Sparse(ByIncrements):
     A number takes about eight times as long as one of a matrix product.
     """
 
-    operands: ClassVar = {"increments": INCREMENTS, "values": "kept", "places": "kept", **DRIVEN}
+    operands: ClassVar = {
+        "increments": INCREMENTS,
+        "values": "kept",
+        "places": "kept",
+        **DRIVEN,
+        **LENGTHS,
+    }
     multiplications = "8 batch length columns kept"
     _fields_: ClassVar = [*sizes("kept"), *addresses("values", "places", "in_values")]
 
@@ -89,7 +153,7 @@ FACTORS = {"diagonal": "channels dim", "left": "channels dim rank", "right": "ch
 class SharedFactors(ByIncrements):
     """slicekit_shared_factors of slicekit_shared_factors.h."""
 
-    operands: ClassVar = {"increments": INCREMENTS, **FACTORS, **DRIVEN}
+    operands: ClassVar = {"increments": INCREMENTS, **FACTORS, **DRIVEN, **LENGTHS}
     _fields_: ClassVar = [
         *sizes("rank"),
         *addresses(*FACTORS, *(f"in_{name}" for name in FACTORS)),
@@ -106,11 +170,11 @@ class Table(Recurrence):
     """slicekit_table of slicekit_table.h."""
 
     operands: ClassVar = {"matrices": "vocabulary dim dim", "index": "batch length", **DRIVEN}
-    results: ClassVar = {"states": STATES, "factors": "0"}
     multiplications = "batch length columns dim dim"
     _fields_: ClassVar = [
         *sizes("real", "batch", "length", "dim", "columns", "vocabulary", "rescale", "threads"),
-        *addresses(*operands, *results),
+        *sizes("half", "directed"),
+        *addresses(*operands, "states", "directions", "last", "factors"),
         *addresses(*COTANGENTS, "in_matrices", "in_state", "in_inputs"),
         *WORK,
     ]

@@ -3,10 +3,12 @@
     h_0 = W x_0 + b, or given;   h_{l+1} = M(Δω_l) h_l,   Δω_l = x_l or pace (1, x_l)
 
 x may be bfloat16, and so are all states then: the kernel reads and writes them as such, also on the
-way back, and computes in float32. The last state, and all that is not as long as x, is float32.
+way back, and computes in float32. The last state, and all that is not as long as x, is float32: so
+are tables and parameters, of which a copy is made where they are not.
 With a pace, increments of panels are never written down: the kernel takes x. All states are written
 where they are wanted: after an element that drives nothing (a *still* one), the state before it.
-Of tokens x is the table, and one more operand is their index, where −1 drives nothing.
+Of tokens x is the table, and one more operand is their index, where −1 drives nothing. Of a padded
+batch it is the lengths.
 Of projective states, divided every `rescale` steps, it gives the directions; see `projective`.
 The way is open where nothing but autograd looks on, for states that are vectors and structures that
 one kernel takes; `passes` takes all others. Both hand the same problem, `Panels` or `Alone`, to the
@@ -17,6 +19,7 @@ solve does on this way, and a layer's initial state and drive are part of the op
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +28,8 @@ from torch import Tensor
 from slicekit.flows import Flow
 from slicekit.handles import recall
 from slicekit.native import available, tanh
-from slicekit.native.kernel import plain
-from slicekit.native.panels import HALF, Panels
+from slicekit.native.kernel import HALF, plain
+from slicekit.native.panels import Panels
 from slicekit.operators import PLAIN, Operator, unseen
 from slicekit.paths import Tabulated
 from slicekit.scans import choice, lowering
@@ -35,7 +38,7 @@ from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.native.tokens import Alone
 from slicekit.scans.operands import expected_shapes
-from slicekit.scans.projective import directions, powers_of_two, pull_directions
+from slicekit.scans.projective import powers_of_two
 from slicekit.structures import Parameters, Structure
 
 LARGE = 2**14
@@ -81,7 +84,7 @@ def solve_at_once(
         path, index = increments.table, [increments.index]
     if native is None or any(type(x) not in PLAIN or not x.is_cpu for x in (path, *index)):
         return None
-    if not unseen() or (index and (path.dtype is HALF or 0 in path.shape)):
+    if not unseen() or (index and 0 in path.shape):
         return None
     shape = increments.shape
     if len(shape) != 3 or 0 in shape or type(parameters) is not dict:
@@ -93,7 +96,7 @@ def solve_at_once(
     if run is None or state.shape != (shape[0], run.dim):
         return None
     operands = [path, state, *(parameters[name] for name in run.names), *index]
-    plan = (structure, run, False, False, 0.0, native.limit, 0)
+    plan = (structure, run, False, False, False, 0.0, native.limit, 0)
     states, last = run_at_once(plan, True, operands)
     return states, last
 
@@ -124,11 +127,11 @@ def run_at_once(plan: tuple, ends: bool, operands: Sequence[Tensor]) -> tuple[Te
         ends: whether to give the last state, which none of directions is.
         operands: x (batch, length, channels), W and b or h_0 (batch, dim), and the parameters in
             the order of the run; `alike`. Of tokens x is (vocabulary, channels), and the last
-            operand is the index (batch, length).
+            operand is the index (batch, length); of a padded batch it is the lengths (batch,).
     """
     operands = list(operands)
     if operands[0].dtype is HALF:
-        operands[1:] = [x.float() for x in operands[1:]]
+        operands[1:] = [x.float() if x.is_floating_point() else x for x in operands[1:]]
     if operands[1].numel() >= LARGE:
         operands[1] = operands[1].contiguous()  # or the way back would do it again
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
@@ -140,14 +143,16 @@ class _Pass:
 
     Attributes:
         x: (batch, length, channels), or the table (vocabulary, channels).
+        half: whether x and all states are bfloat16; the table is float32 here.
         index: of tokens, (batch, length).
+        lengths: of a padded batch, (batch,).
         start: W (dim, channels) and b (dim,), or the initial state (batch, dim).
         parameters: as the structure has them; after `bind`, as the kernel takes them.
         bounded: places of those whose tanh it takes.
     """
 
     def __init__(self, *plan: Any) -> None:
-        _, run, self.affine, self.still, self.pace, self.limit, *rest = plan
+        _, run, self.affine, self.still, padded, self.pace, self.limit, *rest = plan
         self.rescale, self.ends, self.keep, operands = rest
         self.run: Run = recall(run) if isinstance(run, str) else run
         self.first = 3 if self.affine else 2
@@ -155,7 +160,11 @@ class _Pass:
         end = self.first + len(self.run.names)
         self.parameters = [*map(plain, operands[self.first : end])]
         self.bounded = [*map(self.run.names.index, self.run.bounded)]
-        self.index = plain(operands[end]) if len(operands) > end else None
+        tail = plain(operands[end]) if len(operands) > end else None
+        self.index, self.lengths = (None, tail) if padded else (tail, None)
+        self.half = self.x.dtype is HALF
+        if self.index is not None:
+            self.x = self.x.to(self.start[0].dtype)
 
     def bind(self, made: Sequence[Tensor] = ()) -> list[Tensor]:
         """Puts tanh in the place of each bounded parameter, made already or not, and gives them."""
@@ -164,73 +173,91 @@ class _Pass:
             self.parameters[i] = x
         return bound
 
+    def blank_directions(self) -> Tensor:
+        """Room for them, (batch, length, dim)."""
+        steps = (self.x if self.index is None else self.index).shape[:2]
+        dtype = HALF if self.half else self.x.dtype
+        return self.x.new_empty(*steps, self.run.dim, dtype=dtype)
+
     @property
     def makes(self) -> bool:
         """Whether the state that the steps start from is made here."""
         return self.affine or self.rescale > 0
 
     def initial(self) -> Tensor:
-        """h_0, (batch, dim)."""
+        """h_0, (batch, dim); of tokens, once for each where they are fewer."""
         if not self.affine:
             return self.start[0]
-        if self.index is None:
+        if not self.by_rows:
             return torch.nn.functional.linear(self.first_element(), *self.start)
         rows = torch.nn.functional.linear(self.x, *self.start)
         rows = torch.cat([rows, self.start[1].unsqueeze(0)])  # of token -1, whose x is zero
         return rows.index_select(0, self.first_tokens())
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the initial state is made for each row of a table."""
+        return self.index is not None and self.x.shape[0] <= self.index.shape[0]
+
     def first_element(self) -> Tensor:
         """x_0 in full precision, (batch, channels)."""
-        return self.x.select(1, 0).to(self.start[0].dtype)
+        if self.index is None:
+            return self.x.select(1, 0).to(self.start[0].dtype)
+        first = self.index.select(1, 0)
+        rows = self.x.index_select(0, first.clamp_min(0))
+        return rows.masked_fill_((first < 0).unsqueeze(1), 0)
 
     def first_tokens(self) -> Tensor:
         """The first token of each sequence, (batch,), where the last row stands for -1."""
         assert self.index is not None
         return self.index.select(1, 0).remainder(self.x.shape[0] + 1)
 
+    def pull_initial(
+        self, in_state: Tensor, in_x: Tensor, needed: list[bool]
+    ) -> list[Tensor | None]:
+        """Gradients of W and b, from that of h_0; that of x is added where it belongs."""
+        in_bias = in_state.sum(0) if needed[2] else None
+        first = self.x if self.by_rows else self.first_element()
+        if self.by_rows:
+            in_rows = in_state.new_zeros(self.x.shape[0] + 1, self.run.dim)
+            in_state = in_rows.index_add_(0, self.first_tokens(), in_state)[:-1]
+        if needed[0]:
+            in_first = torch.mm(in_state, self.start[0])
+            if self.index is None:
+                in_x.select(1, 0).add_(in_first)
+            elif self.by_rows:
+                in_x.add_(in_first)
+            else:
+                tokens = self.index.select(1, 0)
+                in_first.masked_fill_((tokens < 0).unsqueeze(1), 0)
+                in_x.index_add_(0, tokens.clamp_min(0), in_first)
+        in_weight = torch.mm(in_state.t(), first) if needed[1] else None
+        return [in_weight, in_bias]
+
     def problem(self, state: Tensor) -> Panels | Alone:
         """That of the kernel, from the first state."""
-        if self.run.kernel != PANELS:
-            given = (*self.driven(), state, None, self.rescale)
-            return Alone(self.run, self.parameters, *given)
+        by_panels = self.run.kernel == PANELS
+        made: Any = partial(Panels, self.run.parts) if by_panels else partial(Alone, self.run)
         given = (self.parameters, self.x, self.index, state, None, self.rescale)
-        return Panels(self.run.parts, *given, pace=self.pace, still=self.still)
+        return made(
+            *given,
+            pace=self.pace,
+            still=self.still,
+            lengths=self.lengths,
+            half=self.half,
+            directed=self.rescale > 0,
+        )
 
-    def driven(self) -> tuple[Tensor, Tensor | None]:
-        """Increments (batch, length, channels), or those of all tokens and which drive the steps.
-
-        What is still has increments of zero; one more token, the last, stands for it and for -1.
-        """
-        *rows, channels = self.x.shape
-        clock, rows[0] = int(self.pace != 0), rows[0] + (self.index is not None)
-        path = self.x.new_empty(*rows, channels + clock)
-        values = path if self.index is None else path[:-1]
-        values[..., :clock] = self.pace
-        torch.mul(self.x, self.pace or 1.0, out=values[..., clock:])
-        if self.index is None:
-            path[:, : self.still] = 0
-            return path, None
-        path[-1] = 0
-        index = self.index.remainder(rows[0])
-        index[:, : self.still] = rows[0] - 1
-        return path, index
-
-    def values(self, in_path: Tensor) -> Tensor:
-        """The gradient of x, from what the problem gives."""
-        if self.run.kernel == PANELS:
-            return in_path
-        in_path = in_path if self.index is None else in_path[:-1]
-        in_x = in_path[..., int(self.pace != 0) :] * (self.pace or 1.0)
-        if self.index is None:
-            in_x[:, : self.still] = 0
-        return in_x
+    def rounded(self, in_x: Tensor) -> Tensor:
+        """The gradient of x in its own precision."""
+        return in_x.to(HALF) if self.half else in_x
 
 
 def _forward(*args: Any) -> list[Tensor]:
     """All states, the last if asked for; that at the beginning if made, and what is kept or bound.
 
-    Of projective states the directions; and, to be pulled back, their norms, peaks, states and
-    factors, and what the first state was divided by.
+    Of projective states the directions; and, to be pulled back, states and factors, and what the
+    first state was divided by.
     """
     this = _Pass(*args)
     bound = this.bind() if this.bounded else []
@@ -242,15 +269,15 @@ def _forward(*args: Any) -> list[Tensor]:
     problem = this.problem(state)
     numbers = problem.worth_keeping(this.limit) if this.keep else 0
     kept = [state.new_empty(numbers)] if numbers else []
-    last = torch.empty_like(state) if this.ends and this.x.dtype is HALF else None
-    states, factors = problem.forward(kept[0] if kept else None, last=last)
+    last = torch.empty_like(state) if this.ends and this.half else None
+    directions = this.blank_directions() if this.rescale else None
+    states, factors = problem.forward(kept[0] if kept else None, False, last, directions)
     if this.ends and last is None:
         last = states.select(1, -1).clone()
     scales = []
-    if factors is not None:
-        made = directions(states.unsqueeze(-1), factors.unsqueeze(-1), this.rescale)
-        scales = [*made[2:], states, factors, *sizes] if this.keep else []
-        states = made[0].squeeze(-1)
+    if factors is not None and directions is not None:
+        scales = [states, factors, *sizes] if this.keep else []
+        states = directions
     first = [state] if this.makes else []
     bound = bound if this.keep else []
     return [states, *([] if last is None else [last]), *scales, *first, *kept, *bound]
@@ -265,14 +292,10 @@ def _backward(*args: Any) -> list[Tensor | None]:
     in_states = torch.zeros_like(states) if in_states is None else plain(in_states)
     factors, sizes = None, None
     if this.rescale:
-        norms, peaks, moved, factors, sizes, *rest = rest
-        scales = (norms, peaks, factors.unsqueeze(-1), this.rescale)
-        given = (in_states.unsqueeze(-1), torch.zeros_like(norms))
-        in_states = pull_directions(states.unsqueeze(-1), *scales, *given).squeeze(-1)
-        states = moved
+        states, factors, sizes, *rest = rest
     state, *kept = rest if this.makes else [this.start[0], *rest]
     in_last, trained = in_ends[0] if this.ends else None, any(needed[this.first :])
-    in_parameters, in_path, in_state, _ = this.problem(state).backward(
+    in_parameters, in_x, in_state, _ = this.problem(state).backward(
         plain(states),
         factors,
         kept[0] if kept else None,
@@ -284,35 +307,23 @@ def _backward(*args: Any) -> list[Tensor | None]:
     if trained:
         for i, y in zip(this.bounded, bound, strict=True):
             in_parameters[i] = tanh.pullback(y, in_parameters[i])
-    in_x, in_state = this.values(in_path), in_state if sizes is None else in_state / sizes
-    tail = [] if this.index is None else [None]
-    if not this.affine:
-        return [in_x, in_state, *in_parameters, *tail]
-    in_bias = in_state.sum(0) if needed[2] else None
-    first, in_first = this.x, in_x
-    if this.index is None:
-        first = this.first_element()
-        in_first = in_x.select(1, 0) if needed[0] else in_x
-    else:
-        in_rows = in_state.new_zeros(this.x.shape[0] + 1, this.run.dim)
-        in_state = in_rows.index_add_(0, this.first_tokens(), in_state)[:-1]
-    if needed[0]:
-        in_first.add_(torch.mm(in_state, this.start[0]))
-    in_weight = torch.mm(in_state.t(), first) if needed[1] else None
-    return [in_x, in_weight, in_bias, *in_parameters, *tail]
+    in_state = in_state if sizes is None else in_state / sizes
+    tail = [] if this.index is None and this.lengths is None else [None]
+    first = this.pull_initial(in_state, in_x, needed) if this.affine else [in_state]
+    return [this.rounded(in_x), *first, *in_parameters, *tail]
 
 
 def _flops(structure: str, *rest: Any) -> int:
     """Making the transitions and applying them."""
     path, *others = rest[-1]
-    steps = math.prod(path[:2] if len(path) == 3 else others[-1])
+    steps = math.prod(path[:2] if len(path) == 3 else others[-1])  # or the index
     return 2 * steps * recall(structure).step_cost(path[-1] + bool(rest[-6]))
 
 
 FUSED = Operator(
     "fused",
-    "str structure, str run, bool affine, bool still, float pace, int limit, int rescale, "
-    "bool ends, bool keep",
+    "str structure, str run, bool affine, bool still, bool padded, float pace, int limit, "
+    "int rescale, bool ends, bool keep",
     _forward,
     None,
     _backward,

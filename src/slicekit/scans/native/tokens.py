@@ -22,9 +22,9 @@ from torch import Tensor
 from slicekit.dispatch import autocast_off
 from slicekit.flows import Euler
 from slicekit.native import available
-from slicekit.native.kernel import Differentiable, Kind, plain
+from slicekit.native.kernel import HALF, Differentiable, Kind, plain
 from slicekit.native.panels import MOST_RANK
-from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, SPARSE_SUMS, TABLE
+from slicekit.native.recurrences import SHARED_FACTORS, SPARSE, SPARSE_SUMS, TABLE, Steps
 from slicekit.scans.native.assignment import Run, why_not
 from slicekit.scans.sources import FromTable
 from slicekit.structures import BlockTransition, ColumnTransition, JointDPLR, LowRankTransition
@@ -116,11 +116,12 @@ class Alone:
     Attributes:
         run: its own.
         parameters: in the order of the run.
-        path: increments (batch, length, channels), or the table (vocabulary, channels) of an index.
-        index: (batch, length) rows of the table, or None.
+        path: increments (batch, length, channels), or the table (vocabulary, channels) of an index;
+            with a pace, values with one channel less.
+        index: (batch, length) rows of the table, or None; with a pace, -1 drives nothing.
         state: (batch, dim, columns), or (batch, dim): then no states have columns.
         inputs: (batch, length, dim, columns) or None.
-        rescale: steps between two divisions of the state; 0 for none.
+        rescale, pace, still, lengths, half, directed: as `Panels` has them.
     """
 
     run: Run
@@ -130,6 +131,11 @@ class Alone:
     state: Tensor
     inputs: Tensor | None
     rescale: int
+    pace: float = 0.0
+    still: bool = False
+    lengths: Tensor | None = None
+    half: bool = False
+    directed: bool = False
 
     @cached_property
     def held(self) -> dict[str, Tensor]:
@@ -137,26 +143,63 @@ class Alone:
         return self.run.named(self.parameters)
 
     @cached_property
+    def tokens(self) -> tuple[Tensor, Tensor]:
+        """Increments of all tokens, and which of them drive the steps.
+
+        With a pace, one more, the last, drives nothing.
+        """
+        assert self.index is not None
+        if not self.pace:
+            return self.path, self.index
+        count, channels = self.path.shape
+        table = self.path.new_zeros(count + 1, channels + 1)
+        table[:-1, 0] = self.pace
+        torch.mul(self.path, self.pace, out=table[:-1, 1:])
+        index = self.index.remainder(count + 1)
+        index[:, : self.still] = count
+        return table, index
+
+    @cached_property
     def tabulated(self) -> bool:
         """Whether matrices are made once per token, and not position by position."""
         if self.index is None:
             return False
         positions = self.index.numel() * self.state.shape[2:].numel()
-        vocabulary, channels = self.path.shape
+        vocabulary, channels = self.tokens[0].shape
         return pays(self.run, self.held, vocabulary, channels, positions)
+
+    @cached_property
+    def by_halves(self) -> bool:
+        """Whether the kernel has bfloat16 in memory: not of tokens that are taken by position, too
+        few for their matrices.
+        """
+        return self.half and (self.index is None or self.tabulated)
 
     def worth_keeping(self, limit: int) -> int:
         """How many numbers of the matrices to keep within so many bytes: all or none."""
-        numbers = self.path.shape[0] * self.run.dim**2 if self.tabulated else 0
-        return numbers if numbers * self.path.element_size() <= limit else 0
+        numbers = self.tokens[0].shape[0] * self.run.dim**2 if self.tabulated else 0
+        return numbers if numbers * self.state.element_size() <= limit else 0
 
     def forward(
-        self, kept: Tensor | None, made: bool = False, last: Tensor | None = None
+        self,
+        kept: Tensor | None,
+        made: bool = False,
+        last: Tensor | None = None,
+        directions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """States and factors, as `Panels.forward` gives them; nothing is made, nor rounded."""
-        assert not made and last is None
+        """States and factors, as `Panels.forward` gives them; nothing is made."""
+        assert not made
         kernel, operands = self._kernel(kept, False)
-        states, factors, *_ = kernel.forward(self.rescale, operands)
+        asked = {"last": (last, 2), "directions": (directions, 3)}
+        room = {name: self._columns(x, axes) for name, (x, axes) in asked.items() if x is not None}
+        widened = self.half and not self.by_halves
+        results = kernel.forward(self._steps, operands, room={} if widened else room)
+        states, factors, *_ = results
+        if widened:
+            results = dict(zip(kernel.task.results, results, strict=True))
+            for name, x in room.items():
+                x.copy_(results[name])
+            states = states.to(HALF)
         states = states.view(*states.shape[:3], *self.state.shape[2:])
         if not self.rescale:
             return states, None
@@ -179,20 +222,30 @@ class Alone:
         if self.rescale:
             assert factors is not None
             divided = self._columns(factors[:, :, 0], 2)
-        results = [self._columns(states, 3), divided, None][: len(kernel.task.results)]
+        if self.half and not self.by_halves:
+            states, in_states = states.float(), in_states.float()
+        results = [self._columns(states, 3), divided, None, None]
         in_last = torch.zeros_like(self.state) if in_last is None else in_last
         given = (self._columns(in_states, 3), self._columns(in_last, 2))
-        pulled = kernel.backward(self.rescale, operands, results, given, [])
+        pulled = kernel.backward(self._steps, operands, results, given, [])
         gradients: dict[str, Any] = dict(zip(kernel.task.operands, pulled, strict=True))
         first, driven = gradients["state"].view_as(self.state), gradients["inputs"]
+        if self.index is None:
+            return [*map(gradients.get, self.held)], gradients["increments"], first, driven
+        table, index = self.tokens
         if kernel is TABLE:
-            gradients, moved = pull(self.run, self.held, self.path, gradients["matrices"])
+            gradients, moved = pull(self.run, self.held, table, gradients["matrices"])
         else:
-            moved = gradients["increments"]
-            if self.index is not None:
-                flat = self.index.reshape(-1)
-                moved = torch.zeros_like(self.path).index_add_(0, flat, moved.flatten(0, 1))
+            moved = gradients["increments"].flatten(0, 1)
+            moved = torch.zeros_like(table).index_add_(0, index.reshape(-1), moved)
+        moved = moved[:-1, 1:] * self.pace if self.pace else moved
         return [*map(gradients.get, self.held)], moved, first, driven
+
+    @property
+    def _steps(self) -> Steps:
+        """What the kernel is told."""
+        steps = Steps(self.rescale, self.by_halves, self.directed)
+        return steps if self.index is not None else steps._replace(pace=self.pace, still=self.still)
 
     def _columns(self, x: Tensor, axes: int) -> Tensor:
         """With columns behind so many axes."""
@@ -200,15 +253,16 @@ class Alone:
 
     def _kernel(self, kept: Tensor | None, made: bool) -> tuple[Differentiable, list[Any]]:
         """The kernel and its operands; the matrices of tokens are made unless they were kept."""
-        path, index, driven = self.path, self.index, (self._columns(self.state, 2), self.inputs)
-        if self.tabulated:
-            if kept is None or not made:
-                kept = make(self.run, self.held, path, kept)
-            return TABLE, [kept.view(-1, self.run.dim, self.run.dim), index, *driven]
-        if index is not None:
-            path = path.index_select(0, index.reshape(-1)).unflatten(0, index.shape)
+        path, driven = self.path, (self._columns(self.state, 2), self.inputs)
+        if self.index is not None:
+            table, index = self.tokens
+            if self.tabulated:
+                if kept is None or not made:
+                    kept = make(self.run, self.held, table, kept)
+                return TABLE, [kept.view(-1, self.run.dim, self.run.dim), index, *driven]
+            path = table.index_select(0, index.reshape(-1)).unflatten(0, index.shape)
         kernel = SPARSE if self.run.kernel is Kind.SPARSE else SHARED_FACTORS
-        return kernel, [path, *self.held.values(), *driven]
+        return kernel, [path, *self.held.values(), *driven, self.lengths]
 
 
 def _sparse(held: dict[str, Tensor], table: Tensor) -> list[Tensor]:
