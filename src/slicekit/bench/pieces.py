@@ -1,4 +1,4 @@
-"""Times of pieces: the exponential of blocks, one step of a layer, layers under autocast."""
+"""Times of pieces: the exponential of blocks, one step of a layer, a tiny layer."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import slicekit as sk
-from slicekit.bench.problems import Shape
 from slicekit.bench.timing import Effort, Runs, Times, clocked, repeated, threads, time_in_turns
 from slicekit.structures.exponential import matrix_exponential
 
@@ -110,30 +109,9 @@ def tiny_times(effort: Effort) -> Times:
     return _timed(runs, effort)
 
 
-def autocast_times(shape: Shape, effort: Effort) -> Times:
-    """A layer forward and backward, with its input and outputs in float32 and, under autocast, in
-    bfloat16: the times of "float32" and "bfloat16"."""
-    layer = _layer(shape.dim, dim=shape.dim)
-    parameters = list(layer.parameters())
-    x, cotangent = torch.randn(2, shape.batch, shape.length, shape.dim)
-
-    def both_ways(dtype: torch.dtype) -> Callable[[], object]:
-        given, pulled = x.to(dtype).requires_grad_(), cotangent.to(dtype)
-
-        def run() -> object:
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
-                h = layer(given)
-            return torch.autograd.grad(h, [given, *parameters], pulled)
-
-        return run
-
-    runs = {"float32": both_ways(torch.float32), "bfloat16": both_ways(torch.bfloat16)}
-    return _timed(runs, effort)
-
-
-def _layer(channels: int, projective: bool = False, dim: int = 128) -> sk.SLiCE:
+def _layer(channels: int, projective: bool = False) -> sk.SLiCE:
     """A layer whose transitions are so close to the identity that no state overflows."""
-    layer = sk.SLiCE(channels, sk.BlockDiagonal(dim, 4), projective=projective)
+    layer = sk.SLiCE(channels, sk.BlockDiagonal(128, 4), projective=projective)
     with torch.no_grad():
         for x in layer.A.parameters():
             x.mul_(1e-3)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slicekit import native
-from slicekit.bench import eigenworms, log_signatures
+from slicekit.bench import eigenworms, halves, log_signatures
 from slicekit.bench.contenders import (
     CHUNKED,
     KEPT,
@@ -17,7 +17,6 @@ from slicekit.bench.contenders import (
 )
 from slicekit.bench.memory import NotMeasured, Worker, allowance
 from slicekit.bench.pieces import (
-    autocast_times,
     exponential_times,
     position_times,
     projective_times,
@@ -340,9 +339,15 @@ def tiny_lines(effort: Effort) -> Iterator[Line]:
 
 def autocast_lines(effort: Effort) -> Iterator[Line]:
     """Half precision in memory, which may cost no time."""
-    for shape in SHAPES[:1] if effort.quick else SHAPES:
-        target = Target(f"a layer in bfloat16 under autocast / in float32, b=4, {shape}", 1.0)
-        yield Line(target, *autocast_times(shape, effort).ratio("bfloat16", "float32"))
+    said = "bfloat16 under autocast / float32"
+    for name, way, times in halves.races(effort):
+        target = Target(f"a layer, {name}, {way.name}, {way.shape}: {said}", 1.0)
+        yield Line(target, *times.ratio("bfloat16", "float32"))
+    for shape in () if effort.quick else SHAPES[1:]:
+        blocks = halves.STRUCTURES["blocks of 4"](shape.dim)
+        times = halves.autocast_times(blocks, halves.WAYS[0], shape, effort)
+        target = Target(f"a layer, blocks of 4, {shape}: {said}", 1.0)
+        yield Line(target, *times.ratio("bfloat16", "float32"))
 
 
 def log_signature_lines(effort: Effort) -> Iterator[Line]:
