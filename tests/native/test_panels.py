@@ -147,10 +147,11 @@ BAD_SIZES = [
     ({"restore": -1}, BAD_OPTION),
     ({"half": 1}, BAD_OPTION),  # of doubles
     *(({"real": 4, "half": half}, BAD_OPTION) for half in (-1, 2)),
-    *(
-        ({"real": 4, "half": 1, name: 1}, BAD_OPTION)
-        for name in ("vocabulary", "rescale", "inputs")
-    ),
+    ({"real": 4, "half": 1, "inputs": 1}, BAD_OPTION),
+    ({"directed": 1}, BAD_OPTION),  # without rescale
+    *(({"directed": directed, "rescale": 8}, BAD_OPTION) for directed in (-1, 2)),
+    ({"directed": 1, "rescale": 8, "columns": 2}, BAD_OPTION),
+    ({"lengths": 1, "vocabulary": 1}, BAD_OPTION),
     ({"last": 1}, BAD_OPTION),
     (only(4, DIM, 1, 0), BAD_OPTION),
     (only(-1, DIM, 1, 0), BAD_OPTION),
