@@ -66,7 +66,8 @@ int64_t check_forward_arrays(const Problem &n) {
                        missing(n.states, state * n.length) ||
                        (n.directed && missing(n.directions, state * n.length)) ||
                        (n.rescale && missing(n.factors, count(n.batch, n.length, n.columns)));
-  return lacking || !n.workspace ? SLICEKIT_BAD_POINTER : check_lengths(n);
+  if (lacking || !n.workspace) return SLICEKIT_BAD_POINTER;
+  return check_lengths(n);
 }
 
 template <class Problem>
@@ -79,7 +80,8 @@ int64_t check_backward_arrays(const Problem &n) {
                        missing(n.in_last, state) || missing(n.states, states) ||
                        missing(n.in_states, states) || (n.inputs && missing(n.in_inputs, states)) ||
                        (n.rescale && missing(n.factors, count(n.batch, n.length, n.columns)));
-  return lacking || !n.workspace ? SLICEKIT_BAD_POINTER : check_lengths(n);
+  if (lacking || !n.workspace) return SLICEKIT_BAD_POINTER;
+  return check_lengths(n);
 }
 
 }  // namespace slicekit
