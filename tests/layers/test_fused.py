@@ -245,6 +245,18 @@ def test_the_short_way_takes_half_precision(
     assert_rounded(found, expected)
 
 
+def assert_half_is_rounded(
+    run: Callable[[SLiCE, Tensor], Tensor], x: Tensor, layer: SLiCE, calls: list[float]
+) -> None:
+    """run(layer, x) in bfloat16 is that in float32, rounded where it is written, gradients too."""
+    found = gradients(lambda x: (run(layer, x),), x, layer)
+    assert len(calls) == 1 and all(y.isfinite().all() for y in found)
+    wide = layer.float()
+    exact = gradients(lambda x: (run(wide, x.float()).bfloat16(),), x, wide)
+    assert torch.equal(found[0], exact[0])
+    assert_rounded(found, [y.to(z.dtype) for y, z in zip(exact, found, strict=True)])
+
+
 @every_module
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @pytest.mark.parametrize("projective", [False, True], ids=["plain", "projective"])
@@ -260,12 +272,7 @@ def test_half_precision_is_rounded_where_it_is_written_alone(
     x = padded(torch.float32).detach().bfloat16()
     x = x if lengths else x.nan_to_num(0, 1)
     x.requires_grad_()
-    found = gradients(lambda x: (layer(x, lengths=lengths),), x, layer)
-    assert len(calls) == 1 and all(y.isfinite().all() for y in found)
-    wide = layer.float()
-    exact = gradients(lambda x: (wide(x.float(), lengths=lengths).bfloat16(),), x, wide)
-    assert torch.equal(found[0], exact[0])
-    assert_rounded(found, [y.to(z.dtype) for y, z in zip(exact, found, strict=True)])
+    assert_half_is_rounded(lambda layer, x: layer(x, lengths=lengths), x, layer, calls)
 
 
 @every_module
@@ -286,12 +293,7 @@ def test_so_is_that_of_tokens(
     def run(layer: SLiCE, table: Tensor) -> Tensor:
         return layer(sk.Tabulated(table, index), lengths=lengths)
 
-    found = gradients(lambda x: (run(layer, x),), table, layer)
-    assert len(calls) == 1
-    wide = layer.float()
-    exact = gradients(lambda x: (run(wide, x.float()).bfloat16(),), table, wide)
-    assert torch.equal(found[0], exact[0])
-    assert_rounded(found, [y.to(z.dtype) for y, z in zip(exact, found, strict=True)])
+    assert_half_is_rounded(run, table, layer, calls)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=repr)
