@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-NEEDS = {"jax.md": ("jax", "equinox")}
+NEEDS = {"estimators.md": ("pandas",), "jax.md": ("jax", "equinox")}
 """What the examples of a page import that need not be installed."""
 
 
