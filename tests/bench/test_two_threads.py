@@ -56,3 +56,12 @@ def test_the_table_has_a_row_for_each_structure(
     head, rule, row = capsys.readouterr().out.splitlines()
     assert head == "| two threads / one | 2x3x8 | 1x4x8 |"
     assert row.startswith("| diagonal |") and row.count("|") == rule.count("|") == 4
+
+
+@pytest.mark.parametrize("wrong", ["--beside=-1", "--seconds=-2", "--seconds=nan"])
+def test_an_option_below_zero_is_refused_by_name(
+    wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        two_threads.main([wrong])
+    assert wrong.split("=")[0] in capsys.readouterr().err

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import slicekit as sk
-from slicekit.bench.problems import Shape
+from slicekit.bench.problems import Shape, still_layer
 from slicekit.bench.timing import (
     Effort,
     Times,
@@ -77,10 +77,7 @@ def autocast_times(structure: Structure, way: Way, shape: Shape, effort: Effort)
     """A layer forward and backward, with its input and outputs in float32 and, under autocast, in
     bfloat16: the times of "float32" and "bfloat16".
     """
-    layer = sk.SLiCE(shape.dim, structure, projective=way.projective)
-    with torch.no_grad():  # so close to the identity that no state overflows
-        for x in layer.A.parameters():
-            x.mul_(1e-3)
+    layer = still_layer(shape.dim, structure, way.projective)
     values = torch.randn(*((VOCABULARY,) if way.tokens else (shape.batch, shape.length)), shape.dim)
     index = torch.randint(VOCABULARY, (shape.batch, shape.length))
     cotangent = torch.randn(shape.batch, shape.length, shape.dim)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import slicekit as sk
+from slicekit.bench.problems import still_layer
 from slicekit.bench.timing import Effort, Runs, Times, clocked, repeated, threads, time_in_turns
 from slicekit.structures.exponential import matrix_exponential
 
@@ -110,12 +111,7 @@ def tiny_times(effort: Effort) -> Times:
 
 
 def _layer(channels: int, projective: bool = False) -> sk.SLiCE:
-    """A layer whose transitions are so close to the identity that no state overflows."""
-    layer = sk.SLiCE(channels, sk.BlockDiagonal(128, 4), projective=projective)
-    with torch.no_grad():
-        for x in layer.A.parameters():
-            x.mul_(1e-3)
-    return layer
+    return still_layer(channels, sk.BlockDiagonal(128, 4), projective)
 
 
 def _state_at(layer: sk.SLiCE, position: int, batch: int = 1) -> sk.State:

@@ -167,3 +167,12 @@ class Problem:
     def increments(self) -> Tensor:
         """(batch, length, channels)."""
         return self.table[self.index]
+
+
+def still_layer(channels: int, structure: Structure, projective: bool = False) -> sk.SLiCE:
+    """A layer whose transitions are so close to the identity that no state overflows."""
+    layer = sk.SLiCE(channels, structure, projective=projective)
+    with torch.no_grad():
+        for x in layer.A.parameters():
+            x.mul_(1e-3)
+    return layer

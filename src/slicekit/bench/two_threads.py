@@ -16,9 +16,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-import slicekit as sk
 from slicekit.bench.halves import STRUCTURES
-from slicekit.bench.problems import SHAPES, Shape
+from slicekit.bench.problems import SHAPES, Shape, still_layer
 from slicekit.bench.timing import clocked, keep_freed_memory, threads
 from slicekit.structures import Structure
 
@@ -52,10 +51,7 @@ def ratio(structure: Structure, shape: Shape, seconds: float = SECONDS) -> float
 
 def both_ways(structure: Structure, shape: Shape) -> Callable[[], tuple[Tensor, ...]]:
     """A layer with as many channels as rows, on random series."""
-    layer = sk.SLiCE(shape.dim, structure)
-    with torch.no_grad():  # so close to the identity that no state overflows
-        for x in layer.A.parameters():
-            x.mul_(1e-3)
+    layer = still_layer(shape.dim, structure)
     x, cotangent = torch.randn(2, shape.batch, shape.length, shape.dim)
     leaves = [x.requires_grad_(), *layer.parameters()]
     return lambda: torch.autograd.grad(layer(x), leaves, cotangent)
@@ -79,6 +75,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--beside", type=int, default=0, help="busy processes (default: none)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each figure")
     options = parser.parse_args(arguments)
+    for name in ("beside", "seconds"):
+        if not getattr(options, name) >= 0:
+            parser.error(f"--{name} {getattr(options, name)}; expected a number of 0 or more")
     keep_freed_memory()
     shapes = (*SHAPES, *SMALLER)
     print("| two threads / one |", " | ".join(map(str, shapes)), "|")
