@@ -1,5 +1,6 @@
-"""What all figures share: looks that differ, bars on their ticks, labels that do not overlap."""
+"""What all figures share: looks that differ, bars on ticks, squares, labels that do not overlap."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -57,3 +58,19 @@ def test_lengths_are_labelled_by_whole_numbers(ends: tuple[int, int]) -> None:
     made.canvas.draw()
     labels = [label.get_text() for label in axis.get_xticklabels()]
     assert len(labels) > 2 and all(float(x).is_integer() for x in labels if x)
+
+
+def test_squares_say_their_words_and_are_white_where_nothing_is_known() -> None:
+    made, (axis,) = figures.figure(1, 5, 3)
+    values = [[0.0, 100.0], [math.nan, 60.0]]
+    words = [["0", "100"], ["", "60 (20)"]]
+    figures.squares(axis, ["a", "b"], ["one of two words", "two"], values, words, low=0, high=100)
+    made.canvas.draw()
+    assert [text.get_text() for text in axis.texts] == ["0", "100", "", "60 (20)"]
+    assert [text.get_color() for text in axis.texts] == ["black", "white", "black", "white"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b"]
+    first, second = (label.get_window_extent() for label in axis.get_xticklabels())
+    assert first.x1 <= second.x0
+    (image,) = axis.get_images()
+    white = image.to_rgba(image.get_array())[1, 0]
+    assert white[3] == 0, "transparent"

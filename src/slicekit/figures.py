@@ -5,6 +5,7 @@ matplotlib is imported when it is needed. Every room that draws, draws with thes
 
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,6 +165,36 @@ def names_below(axis: Any, names: Sequence[str]) -> None:
     slanted = sum(map(len, names)) > 60
     turned: dict[str, Any] = {"rotation": 60, "ha": "right"} if slanted else {}
     axis.set_xticks(range(len(names)), names, fontsize=SMALL, **turned)
+
+
+def squares(
+    axis: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+    words: Sequence[Sequence[str]],
+    *,
+    low: float,
+    high: float,
+) -> None:
+    """Make a panel a table of coloured squares, which holds more rows than bars or lines can.
+
+    Args:
+        axis: the panel.
+        rows, columns: their names; empty ones of rows beside a panel that has them.
+        values: the darkness of each square, a sequence for each row; NaN leaves it white.
+        words: what stands in each.
+        low, high: the values that are palest and darkest.
+    """
+    axis.imshow(values, cmap="Blues", vmin=low, vmax=high, aspect="auto")
+    for row, own in enumerate(words):
+        for column, word in enumerate(own):
+            dark = values[row][column] > (low + high) / 2
+            look = {"color": "white" if dark else "black", "fontsize": SMALL}
+            axis.text(column, row, word, ha="center", va="center", **look)
+    names_below(axis, [textwrap.fill(name, 11) for name in columns])
+    axis.set_yticks(range(len(rows)), rows, fontsize=SMALL)
+    axis.tick_params(length=0)
 
 
 def write(made: Any, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Results on record, and the pages that take their tables from there."""
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,12 @@ def test_what_is_on_record_is_what_the_tables_beside_it_say(study: Study) -> Non
     page = (ROOT / "results" / PAGE).read_text()
     for table in study.page_tables(record.choice, record.outcomes):
         assert table.as_markdown() in page, "to do: make pages"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "results").glob("*.png")), ids=lambda x: x.stem)
+def test_a_picture_on_record_is_no_larger_than_a_screen(picture: Path) -> None:
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])  # of a PNG's header
+    assert width <= 2000 and height <= 2000
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)

@@ -215,6 +215,16 @@ def test_circles_of_the_papers_figure_have_memory_as_area_and_time_as_place(choi
     assert ours.get_sizes()[0] / papers[0].get_sizes()[0] == pytest.approx(300 / 2344)
 
 
+def test_a_model_without_runs_of_every_set_is_left_out_of_the_papers_figure(choice: Choice) -> None:
+    pytest.importorskip("matplotlib")
+    plans = study().wanted(replace(choice, parts=("paper",), models=("bd-slice", "d-slice")), {})
+    elsewhere = [replace(x, task="Heartbeat") for x in plans if x.model == "bd-slice"]
+    _, (axis,) = figures.figure(1, 6, 4)
+    uea_paper.plot_costs(axis, [done(plan, 0.25) for plan in (*plans, *elsewhere)])
+    named = [text.get_text() for text in axis.texts if text.get_color() != "grey"]
+    assert named == ["bd-slice"] and "over 2 of the six" in axis.get_title()
+
+
 def test_a_command_repeats_the_part_and_the_set_of_a_run(choice: Choice) -> None:
     plans = study().wanted(replace(choice, models=("bd-slice", OURS), seeds=(1,)), {})
     told = {plan.name.split("/")[0]: study().words(done(plan)) for plan in plans}

@@ -205,30 +205,34 @@ class A5Layers(Study):
         return [percent(most[seed].best_accuracy or 0.0) for seed in sorted(most)]
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
-        """Layers against length, a line for each model and seed."""
+        """A square for each model and length: the darker, the more layers."""
         needed, lengths = self.needed(choice, outcomes), self.lengths(choice)
-        made, (axis,) = figures.figure(1, 8, 4.6, self.summary)
-        models = [label(*line) for line in self._lines(choice, outcomes)]
-        models = [x for x in models if any(_alike(needed, x, length) for length in lengths)]
-        for number, model in enumerate(models):
-            shift = 0.3 * ((number + 0.5) / len(models) - 0.5)  # lines that agree stay apart
-            for seed in self.chosen_seeds(choice):
-                told = model if seed == self.chosen_seeds(choice)[0] else None
-                look = figures.line(number) | {"markersize": 4}
-                cells = [needed[model, seed, n] for n in lengths]
-                enough = [int(x) + shift if x.isdigit() else math.nan for x in cells]
-                more = [int(x[1:]) + 0.5 + shift if x[0] == ">" else math.nan for x in cells]
-                axis.plot(lengths, enough, **look, marker="o", label=told)
-                axis.plot(lengths, more, **look | {"linestyle": ""}, marker="^")
-        most = self._most(choice)
-        axis.set_xticks(lengths)
-        axis.set_yticks(range(1, most + 1))
-        axis.set_ylim(0.5, most + 1)
-        title = "fewest layers that learn it; triangles: more than were tried"
-        figures.label(axis, title=title, x="length", y="layers needed")
-        axis.grid(alpha=0.3)
-        figures.legend(axis)
+        rows = [label(*line) for line in self._lines(choice, outcomes)]
+        cells = {row: [_alike(needed, row, length) for length in lengths] for row in rows}
+        cells = {row: own for row, own in cells.items() if any(own)}
+        width, height = 2.4 + 0.4 * len(lengths), 1.4 + 0.2 * len(cells)
+        made, (axis,) = figures.figure(1, max(width, 7), height, self.summary)
+        figures.squares(
+            axis,
+            list(cells),
+            [str(length) for length in lengths],
+            [[_darkness(words) for words in own] for own in cells.values()],
+            [[", ".join(words) for words in own] for own in cells.values()],
+            low=0,
+            high=self._most(choice) + 1,
+        )
+        title = "fewest layers that learn it; > more than were tried; white: not tried"
+        figures.label(axis, title=title, x="length")
         figures.write(made, path)
+
+
+def _darkness(needed: Sequence[str]) -> float:
+    """Of the seed that needs most, one more than were tried if those are not enough.
+
+    >>> _darkness(["1", ">2"])
+    3
+    """
+    return max((int(x[1:]) + 1 if x[0] == ">" else int(x) for x in needed), default=math.nan)
 
 
 def _name(length: int, place: str, layers: int, seed: int) -> str:

@@ -125,7 +125,7 @@ class Expressivity(Study):
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """Ranks and errors over the dim, and what the size of blocks changes."""
         words, fits, loops, _ = (of_part(part, outcomes) for part in TASKS)
-        made, axes = figures.figure(4, 20, 5, self.summary)
+        made, axes = figures.figure(2, 11, 8.4, self.summary, rows=2)
         looks = {name: figures.line(number) for number, name in enumerate(NAMES)}
         for outcome in words:
             ranks = {dim: x["ranks"] for dim, x in _by_dim(outcome).items()}

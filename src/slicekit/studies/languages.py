@@ -1,9 +1,9 @@
 """The paper's table of regular languages, trained on lengths 3 to 40, tested on 40 to 256."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from slicekit import figures
 from slicekit.catalogue import as_path
@@ -28,6 +28,7 @@ LANGUAGES = {
     "modular-arithmetic": "Mod Arith. No Brack.",
     "parity": "Parity",
 }
+AVERAGE = "average"
 RANGE = Test(40, 256, 2048)
 BEYOND = (Test(1024, 1024, 256), Test(4096, 4096, 256))
 
@@ -177,7 +178,7 @@ class Languages(Study):
             ]
             papers = f"The paper's figures are means over five seeds, after {PAPERS_STEPS} steps."
             note = f"{papers} {batches_made(outcomes)}".rstrip()
-        columns = ("model", "seed", "steps", *LANGUAGES.values(), "average")
+        columns = ("model", "seed", "steps", *LANGUAGES.values(), AVERAGE)
         return Table(f"Accuracy in % at lengths {lengths}", columns, tuple(rows), note)
 
     def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
@@ -185,29 +186,35 @@ class Languages(Study):
         return [means_of(table) for table in self.tables(choice, outcomes)]
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
-        """Bars for each language and test, a point for each seed."""
-        models = by_model(self.shown_models(choice), outcomes)
-        made, axes = figures.figure(len(models), 5.5 * len(models), 4.4, self.summary)
-        for axis, (model, runs) in zip(axes, models.items(), strict=True):
-            _draw_bars(axis, runs, self._tests(choice))
-            figures.label(axis, title=model)
+        """A table of squares for each test, with a row for each model."""
+        models, tests = by_model(self.shown_models(choice), outcomes), self._tests(choice)
+        height = 1.4 + 0.2 * len(models)
+        made, axes = figures.figure(len(tests), 2.2 + 2.8 * len(tests), height, self.summary)
+        for axis, test in zip(axes, tests, strict=True):
+            seeds = [list(_by_seed(runs, test).values()) for runs in models.values()]
+            cells = [[_seen(own, task) for task in (*LANGUAGES, AVERAGE)] for own in seeds]
+            figures.squares(
+                axis,
+                list(models) if axis is axes[0] else [""] * len(models),
+                [*LANGUAGES.values(), AVERAGE],
+                [[mean for mean, _ in row] for row in cells],
+                [[word for _, word in row] for row in cells],
+                low=0,
+                high=100,
+            )
+            figures.label(axis, title=f"accuracy in %, length {_label(test)}")
         figures.write(made, path)
 
 
-def _draw_bars(axis: Any, outcomes: Sequence[Outcome], tests: Sequence[Test]) -> None:
-    for number, test in enumerate(tests):
-        (shift, width), label = figures.beside(number, len(tests)), _label(test)
-        for place, task in enumerate(LANGUAGES):
-            shares = [x.at(test.low, test.high) for x in outcomes if x.plan.task == task]
-            values = [100 * tested.last for tested in shares if tested is not None]
-            if values:
-                at, mean = place + shift, sum(values) / len(values)
-                axis.bar(at, mean, width, **figures.bar(number), alpha=0.6, label=label)
-                axis.plot([at] * len(values), values, "k.", markersize=3)
-                label = None
-    figures.names_below(axis, list(LANGUAGES.values()))
-    figures.percentages(axis, "accuracy at the last token, %", low=0)
-    figures.legend(axis, "length", outside=True)
+def _seen(seeds: Sequence[Mapping[str, float]], task: str) -> tuple[float, str]:
+    """The mean over seeds in %, and how it is written: with the least where they differ."""
+    shares = [_average(x) if task == AVERAGE else x.get(task) for x in seeds]
+    known = [100 * share for share in shares if share is not None]
+    if not known:
+        return math.nan, ""
+    mean, least = sum(known) / len(known), min(known)
+    word, lowest = f"{mean:.0f}", f"{least:.0f}"
+    return mean, word if word == lowest else f"{word} ({lowest})"
 
 
 def _label(test: Test) -> str:

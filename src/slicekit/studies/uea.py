@@ -111,9 +111,12 @@ class UEA(Study):
         """The panels of each part of which something is finished."""
         parts = [part for part in self.parts(choice) if _of(part, outcomes)]
         panels = [(part, plot) for part in parts for plot in PARTS[part].PANELS]
-        made, axes = figures.figure(len(panels), 6.5 * len(panels), 4.8, self.summary)
-        for (part, plot), axis in zip(panels, axes, strict=True):
+        columns, rows = min(len(panels), 2), (len(panels) + 1) // 2
+        made, axes = figures.figure(columns, 6.5 * columns, 4.8 * rows, self.summary, rows=rows)
+        for (part, plot), axis in zip(panels, axes, strict=False):
             plot(axis, _of(part, outcomes))
+        for axis in axes[len(panels) :]:
+            axis.remove()
         figures.write(made, path)
 
     def absent(self, choice: Choice) -> tuple[str, ...]:

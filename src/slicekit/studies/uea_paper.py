@@ -109,7 +109,7 @@ def _plan(choice: Choice, data_set: str, model: str, splits: str, seed: int) -> 
 def tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Means beside the paper's, and every seed."""
     runs = _runs(outcomes)
-    known = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
+    known = _known(runs)
     return [_means(runs, known), _seeds(runs, known or list(SIZES))]
 
 
@@ -119,6 +119,11 @@ def _runs(outcomes: Sequence[Outcome]) -> Runs:
         key = (x.plan.label, x.plan.options["splits"], x.plan.task)
         runs.setdefault(key, []).append(x)
     return runs
+
+
+def _known(runs: Runs) -> list[str]:
+    """The data sets that there are runs of."""
+    return [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
 
 
 def _means(runs: Runs, known: Sequence[str]) -> Table:
@@ -131,19 +136,18 @@ def _means(runs: Runs, known: Sequence[str]) -> Table:
     ranks = _ranks({line: [_average(by_set[x]) for x in sets] for line, by_set in lines.items()})
     rows = []
     for (model, splits), by_set in lines.items():
-        made = [x for n in SIZES for x in runs.get((model, splits, n), [])]
+        by_runs = [runs.get((model, splits, name), []) for name in SIZES]
         means = {name: _average(x) for name, x in by_set.items()}
         rows.append(
             (
                 model,
                 splits,
-                steps_made(made),
+                steps_made(x for own in by_runs for x in own),
                 *map(mean_and_deviation, by_set.values()),
                 _percent(_average([means[x] for x in sets])),
                 ranks[model, splits],
                 _percent(_average(list(means.values()))),
-                _seconds(made),
-                _memory(made),
+                *_costs(by_runs),
             )
         )
     rows += _papers_rows(sets)
@@ -154,8 +158,8 @@ def _means(runs: Runs, known: Sequence[str]) -> Table:
         "are those made, of the paper the most that it allows. Average and average rank are over "
         f"{', '.join(sets)}; ranks are among our rows or among the paper's. Seconds are of a "
         "thousand steps on one thread, of the processor where they are known, MB the most that "
-        "the run's process had in memory, torch itself included, both means over the runs; those "
-        "of the paper are of an H100, means over its six data sets."
+        "the run's process had in memory, torch itself included, both means over the data sets; "
+        "those of the paper are of an H100, means over its six."
         + (f" There is no run on {', '.join(missing)}." if missing else "")
     )
     columns = (
@@ -223,14 +227,32 @@ def _figure(printed: str) -> float:
     return float(printed.split()[0]) / 100
 
 
-def _seconds(outcomes: Sequence[Outcome]) -> str:
-    known = [x.pace for x in outcomes if x.pace is not None]
-    return f"{sum(known) / len(known):,.0f}" if known else NOTHING
+def _costs(by_set: Sequence[Sequence[Outcome]]) -> tuple[str, str]:
+    """Seconds for a thousand steps, and MB."""
+    seconds, memory = _pace(by_set), _most_memory(by_set)
+    return (
+        NOTHING if seconds is None else f"{seconds:,.0f}",
+        NOTHING if memory is None else f"{memory / 1e6:,.0f}",
+    )
 
 
-def _memory(outcomes: Sequence[Outcome]) -> str:
-    known = [x.memory for x in outcomes if x.memory is not None]
-    return f"{sum(known) / len(known) / 1e6:,.0f}" if known else NOTHING
+def _pace(by_set: Sequence[Sequence[Outcome]]) -> float | None:
+    return _mean_of_means([[x.pace for x in own] for own in by_set])
+
+
+def _most_memory(by_set: Sequence[Sequence[Outcome]]) -> float | None:
+    return _mean_of_means([[x.memory for x in own] for own in by_set])
+
+
+def _mean_of_means(by_set: Sequence[Sequence[float | None]]) -> float | None:
+    """Over data sets, each with as many runs as it has; None if nothing is known.
+
+    >>> _mean_of_means([[1.0, 3.0, None], [5.0], []])
+    3.5
+    """
+    known = [[x for x in own if x is not None] for own in by_set]
+    means = [sum(own) / len(own) for own in known if own]
+    return sum(means) / len(means) if means else None
 
 
 def _accuracies(outcomes: Sequence[Outcome]) -> list[float]:
@@ -263,7 +285,7 @@ def _cell(outcomes: Sequence[Outcome], seed: int) -> str:
 def plot_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """A dot for each split and seed, a dash for their mean, a black one for the paper's."""
     runs = _runs(outcomes)
-    sets = [x for x in SIZES if any(x == data_set for _, _, data_set in runs)]
+    sets = _known(runs)
     models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
     for number, model in enumerate(models):
         (shift, width), told = figures.beside(number, len(models)), model
@@ -294,30 +316,28 @@ def plot_spread(axis: Any, outcomes: Sequence[Outcome]) -> None:
 def plot_costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
     """The paper's figure of time against accuracy, with areas as memory: ours full, its hollow.
 
-    Ours are of the data sets that all of the models shown have runs of; the paper's of its six.
+    Averages are over the data sets that we have runs of, and models without runs of all of them
+    are left out; times and memory of the paper's are means over its six.
     """
     runs = _runs(outcomes)
-    models = [x for x in LABELS if any(x == model for model, _, _ in runs)]
-    sets = [x for x in SIZES if models and all(_both(runs, model, x) for model in models)]
+    sets = _known(runs) or list(SIZES)
     for name, (seconds, memory) in PAPERS_COSTS.items():
-        height = 100 * sum(map(_figure, PAPER[name])) / len(SIZES)
+        printed = dict(zip(SIZES, map(_figure, PAPER[name]), strict=True))
+        height = 100 * sum(printed[x] for x in sets) / len(sets)
         area = (memory or 0.0) / MB_PER_POINT
         axis.scatter([seconds], [height], s=area, facecolors="none", edgecolors="grey")
         axis.annotate(name, (seconds, height), fontsize=figures.SMALL - 1, color="grey")
-    for number, model in enumerate(models if sets else []):
-        both = [x for name in sets for x in _both(runs, model, name)]
-        seconds = [x.pace for x in both if x.pace is not None]
-        memory = [x.memory for x in both if x.memory is not None]
-        means = [_average(_accuracies(_both(runs, model, name))) for name in sets]
-        height = _average(means)
-        if not seconds or height is None:
+    for number, model in enumerate(LABELS):
+        by_set = [_both(runs, model, name) for name in sets]
+        height, seconds = _average([_average(_accuracies(x)) for x in by_set]), _pace(by_set)
+        if seconds is None or height is None:
             continue
-        at = sum(seconds) / len(seconds), 100 * height
-        area = sum(memory) / len(memory) / 1e6 / MB_PER_POINT if memory else 20.0
+        at, memory = (seconds, 100 * height), _most_memory(by_set)
+        area = 20.0 if memory is None else memory / 1e6 / MB_PER_POINT
         axis.scatter(*([x] for x in at), s=area, color=figures.line(number)["color"], alpha=0.7)
         axis.annotate(model, at, fontsize=figures.SMALL - 1)
     figures.logarithmic(axis, "x")
-    title = f"ours (full, {len(sets)} of the six sets, one thread), the paper's (hollow, an H100)"
+    title = f"over {len(sets)} of the six sets: ours (full, one thread), the paper's (hollow, H100)"
     figures.label(axis, title=title, x="s / 1,000 steps", y="average test accuracy, %")
     axis.grid(alpha=0.3)
 
