@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
-from torch.distributed import TCPStore
 
 from slicekit.parallel import LostRank
 from slicekit.training import processes, train
@@ -37,7 +37,8 @@ def torchrun(count: int, case: str, folder: Path) -> Run:
 
 def unwatched(count: int, case: str, folder: Path) -> list[Run]:
     """The same of ranks that nobody ends when one of them dies, as `torchrun` would at once."""
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    serve = dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
+    store = serve("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(count)}
     elsewhere = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
     command = [sys.executable, "-m", "tests.parallel.training_runs", case, str(folder)]
