@@ -26,13 +26,17 @@ Run = subprocess.CompletedProcess[str]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
+def ended(words: list[str], case: str, folder: Path, environment: dict[str, str]) -> Run:
+    """Run a case, to its end."""
+    command = [sys.executable, *words, "-m", "tests.parallel.training_runs", case, str(folder)]
+    told = ENVIRONMENT | environment
+    return subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=300)
+
+
 def torchrun(count: int, case: str, folder: Path) -> Run:
     """Run a case on some ranks."""
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-    command = [sys.executable, *words, "-m", "tests.parallel.training_runs", case, str(folder)]
-    return subprocess.run(
-        command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
-    )
+    return ended(words, case, folder, {})
 
 
 def unwatched(count: int, case: str, folder: Path) -> list[Run]:
@@ -41,14 +45,10 @@ def unwatched(count: int, case: str, folder: Path) -> list[Run]:
     store = serve("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(count)}
     elsewhere = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
-    command = [sys.executable, "-m", "tests.parallel.training_runs", case, str(folder)]
 
     def run(rank: int) -> Run:
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        environment = ENVIRONMENT | place | elsewhere | own
-        return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-        )
+        return ended([], case, folder, place | elsewhere | own)
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run, range(count)))
