@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from slicekit import figures
-from slicekit.studies import STUDIES, Choice, Outcome, Study, make
+from slicekit.studies import STUDIES, Choice, Outcome, Study, Tested, make, uea_paper
 from slicekit.studies.pages import PAGE, REGION, filled, page_of
-from slicekit.studies.records import add_to_record, commands, read_record
+from slicekit.studies.paper_page import chapter_on_record
+from slicekit.studies.records import add_to_record, commands, read_record, recorded
 from tests.studies.outcomes import made_up
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,6 +83,43 @@ def test_models_with_the_same_seeds_share_a_command_and_so_do_lengths() -> None:
     assert "--lengths 5,7 --max-layers 1 --recipe paper" in command
 
 
+def of_uea() -> list[Outcome]:
+    plans = uea_paper.plans(Choice(seeds=(0, 1)), ("MotorImagery", "Heartbeat"), ("lru", "ncde"))
+    tested = [Tested(1, 1, 57, 0.5 + plan.settings.seed / 4, 0.5) for plan in plans]
+    return [replace(made_up(plan), tested=(x,)) for plan, x in zip(plans, tested, strict=True)]
+
+
+def test_data_sets_share_a_command() -> None:
+    assert commands(make("uea"), of_uea()) == [
+        "slicekit study uea --models lru,ncde --seeds 0,1 --parts paper "
+        f"--sets Heartbeat,MotorImagery --steps {of_uea()[0].plan.settings.steps} --batch 32"
+    ]
+
+
+def test_a_page_may_show_a_part_of_a_study(tmp_path: Path) -> None:
+    add_to_record(make("uea"), of_uea(), tmp_path)
+    page = "<!-- results: uea/paper -->\n<!-- end of results -->\n"
+    told = filled(page, tmp_path, "..")
+    (line,) = (x for x in told.splitlines() if x.startswith("| lru"))
+    assert line.count("62.50 ± 17.68 / 62.50 ± 17.68") == 2
+    assert line.count("78 ± 7") == line.count("48 ± 6") == 1, "what the paper says"
+    assert filled(told, tmp_path, "..") == told
+    with pytest.raises(ValueError, match="asks for the results of uea/default, but"):
+        filled(page.replace("paper", "default"), tmp_path, "..")
+
+
+def test_data_sets_that_no_run_is_of_are_missing() -> None:
+    (told,) = chapter_on_record(make("uea"), tuple(of_uea())).missing
+    assert "lru (52 runs)" in told and "ncde (26 runs)" in told and "bd-slice (60 runs)" in told
+
+
+def test_how_many_runs_tell_their_machine_is_told_where_not_all_do() -> None:
+    (known, other) = outcomes("bd-slice", seeds=(0, 1))
+    assert recorded(STUDY, [known, other]).made_with == "slicekit 0.0.1; a fast one"
+    silent = recorded(STUDY, [known, replace(other, processor=None)])
+    assert silent.made_with == "slicekit 0.0.1; a fast one (as 1 of 2 runs tell)"
+
+
 def test_places_of_one_machine_are_not_recorded(tmp_path: Path) -> None:
     (outcome,) = outcomes("bd-slice")
     here = replace(outcome, plan=replace(outcome.plan, options={"data": "/home/me", "seed": 1}))
@@ -146,7 +184,8 @@ def test_a_region_is_made_anew_and_nothing_else(tmp_path: Path) -> None:
     add_to_record(STUDY, outcomes("bd-slice"), tmp_path)
     page = "Before.\n<!-- results: a5-lengths -->\nold\n<!-- end of results -->\nAfter.\n"
     new = filled(page, tmp_path, "../there")
-    assert new.startswith("Before.\n<!-- results: a5-lengths -->\n| model") and "old" not in new
+    assert new.startswith("Before.\n<!-- results: a5-lengths -->\nAccuracy at each length, over")
+    assert "| bd-slice |" in new and "old" not in new
     assert new.endswith("```\n<!-- end of results -->\nAfter.\n")
     assert "[a5-lengths.md](../there/a5-lengths.md)" in new
     assert filled(new, tmp_path, "../there") == new

@@ -160,7 +160,7 @@ class A5Layers(Study):
         columns = ("model", "seed", "steps", *(f"k={length}" for length in lengths), "the paper")
         note = (
             "Smallest number of layers for words of length k, and the steps that we made at most "
-            f"until it was told. The paper made {PAPERS_STEPS} steps."
+            f"until the answer was known. The paper made {PAPERS_STEPS} steps."
         )
         return [Table("Layers needed", columns, tuple(rows), note)]
 
@@ -187,13 +187,23 @@ class A5Layers(Study):
                 length: ", ".join(_alike(needed, row, length)) for length in self.lengths(choice)
             }
             cells = (_by_length(layers), " ".join(self._longest(runs)), _said(model))
-            rows.append((row, seeds_of(runs), steps_made(runs), *cells))
+            rows.append((row, self._seeds(runs), steps_made(runs), *cells))
         columns = ("model", "seeds", "steps", "layers", "validation, %", "the paper")
         note = (
-            "Smallest number of layers for words of length k, steps until it was told, and the "
-            f"accuracy that these had at the largest k. The paper made {PAPERS_STEPS} steps."
+            "Smallest number of layers for words of length k, steps until the answer was known, "
+            "and the accuracy of each seed at the largest k. The paper made "
+            f"{PAPERS_STEPS} steps."
         )
         return [Table("Layers needed", columns, tuple(rows), note)]
+
+    def _seeds(self, runs: Sequence[Outcome]) -> str:
+        """Those of runs, at each length where lengths differ in them."""
+        lengths = sorted({self.lengths_of(x) for x in runs})
+        seeds = {
+            length: seeds_of([x for x in runs if self.lengths_of(x) == (length,)])
+            for (length,) in lengths
+        }
+        return _by_length(seeds) if len(set(seeds.values())) > 1 else seeds_of(runs)
 
     def _longest(self, runs: Sequence[Outcome]) -> list[str]:
         """Accuracy of each seed on the longest words, with the most layers."""

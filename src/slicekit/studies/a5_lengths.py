@@ -1,6 +1,6 @@
 """The paper's plot of length generalisation on A5: trained up to 40, tested up to 5120."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,29 +95,39 @@ class A5Lengths(Study):
         return [Table("Accuracy at each length", columns, tuple(rows), note)]
 
     def page_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
-        """A row for each model, over all positions."""
+        """A row for each model: over all positions, and at the last."""
+        everywhere = self._page_table(choice, outcomes, "over all positions", lambda x: x.overall)
+        last = self._page_table(choice, outcomes, "at the last position", lambda x: x.last)
+        return [everywhere, last]
+
+    def _page_table(
+        self,
+        choice: Choice,
+        outcomes: Sequence[Outcome],
+        where: str,
+        share: Callable[[Tested], float],
+    ) -> Table:
         lengths = self.lengths(choice)
         rows = []
         for model, runs in by_model(self.shown_models(choice), outcomes).items():
-            cells = (_mean_and_least([x.at(length) for x in runs]) for length in lengths)
+            tested = ([x.at(length) for x in runs] for length in lengths)
+            cells = (_mean_and_least([share(x) for x in found if x]) for found in tested)
             said = PAPER.get(runs[0].plan.model, NOTHING)
             rows.append((model, seeds_of(runs), steps_made(runs), *cells, said))
         columns = ("model", "seeds", "steps", *(f"{length:,}" for length in lengths), "the paper")
         note = (
-            "Accuracy in % over all positions of 64 words, trained on lengths 3 to 40: the mean "
-            "over seeds, and in brackets the least where they differ. The paper made "
-            f"{PAPERS_STEPS} steps."
+            f"Accuracy in % {where} of 64 words, trained on lengths 3 to 40: the mean over seeds, "
+            f"and in brackets the least where they differ. The paper made {PAPERS_STEPS} steps."
         )
-        return [Table("Accuracy at each length", columns, tuple(rows), note)]
+        return Table(f"Accuracy at each length, {where}", columns, tuple(rows), note)
 
     def plot(self, choice: Choice, outcomes: Sequence[Outcome], path: Path) -> None:
         """A line for each model."""
         plot_lengths(by_model(self.shown_models(choice), outcomes), path, self.summary, (3, 40))
 
 
-def _mean_and_least(tested: Sequence[Tested | None]) -> str:
+def _mean_and_least(shares: Sequence[float]) -> str:
     """Of all seeds that were tested."""
-    shares = [x.overall for x in tested if x is not None]
     if not shares:
         return NOTHING
     mean, least = percent(sum(shares) / len(shares)), percent(min(shares))

@@ -1,8 +1,9 @@
 """Pages whose tables and pictures are those on record, and no one's typing.
 
 Between `<!-- results: NAME -->` and `<!-- end of results -->` a page holds what the record of the
-study NAME gives. `python -m slicekit.studies.pages` fills all pages of docs/ from results/, and
-makes the tables and pictures beside the records anew, with paper.md, one page of all of them.
+study NAME gives, or with NAME/PART those of its runs whose names begin with PART.
+`python -m slicekit.studies.pages` fills all pages of docs/ from results/, and makes the tables and
+pictures beside the records anew, with paper.md, one page of all of them.
 """
 
 import re
@@ -21,7 +22,7 @@ NEXT = "\n\n"
 """Between paragraphs."""
 
 REGION = re.compile(
-    r"(?<=<!-- results: )([a-z0-9-]+)( -->\n)(.*?)(?=<!-- end of results -->)", re.S
+    r"(?<=<!-- results: )([a-z0-9-]+)(?:/([a-z]+))? -->\n(.*?)(?=<!-- end of results -->)", re.S
 )
 
 
@@ -38,23 +39,28 @@ def filled(page: str, records: Path, link: str) -> str:
     """
 
     def made(region: re.Match[str]) -> str:
-        record = read_record(make(region[1]), records)
-        if record is None:
-            raise ValueError(f"a page asks for the results of {region[1]}, but {records} has none")
-        return f"{region[1]}{region[2]}{region_of(record, link, records)}"
+        name, part, _ = region.groups()
+        asked = name if part is None else f"{name}/{part}"
+        record = read_record(make(name), records)
+        if record is not None and part is not None:
+            record = record.of(part)
+        if record is None or not record.outcomes:
+            raise ValueError(f"a page asks for the results of {asked}, but {records} has none")
+        picture = part is None and (records / f"{name}.png").exists()
+        return f"{asked} -->\n{region_of(record, link, picture=picture)}"
 
     return REGION.sub(made, page)
 
 
-def region_of(record: Record, link: str, records: Path) -> str:
+def region_of(record: Record, link: str, *, picture: bool) -> str:
     """What a page says of a record: tables, picture, and how to repeat the runs."""
     study = record.study
-    tables = study.page_tables(record.choice, record.outcomes)
+    tables = study.short_tables(record.choice, record.outcomes)
     parts = []
     for table in tables:
         title = f"{table.title}:\n\n" if len(tables) > 1 else ""
         parts.append(f"{title}{table.as_markdown().split(NEXT, 1)[1]}{NEXT}")
-    if (records / f"{study.name}.png").exists():
+    if picture:
         parts.append(f"![{study.summary}]({link}/{study.name}.png)\n\n")
     lines = "\n".join(record.commands)
     every = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slicekit.studies.plans import Choice, Outcome, Plan
+from slicekit.studies.plans import Outcome, Plan
 from slicekit.studies.records import Record, recorded
 from slicekit.studies.study import Study
 from slicekit.studies.tables import NOTHING, Table
@@ -117,8 +117,7 @@ def contents(chapters: Sequence[Chapter]) -> Table:
 def chapter_on_record(study: Study, outcomes: tuple[Outcome, ...]) -> Chapter:
     """What the page says of what is on record, and of what the study wants besides."""
     known = {x.plan.name: x for x in outcomes}
-    wanted = [] if study.needs_data else study.wanted(study.whole(Choice()), known)
-    missing = tuple(plan for plan in wanted if plan.name not in known)
+    missing = tuple(plan for plan in study.known_plans(known) if plan.name not in known)
     fault = "it needs data, and nothing is on record" if study.needs_data and not known else None
     return Chapter(study, outcomes, unfinished=missing, fault=fault)
 

@@ -28,8 +28,8 @@ PATIENCE = 60.0
 ELSEWHERE = ("data",)
 """Options of tasks that are places on one machine, and no part of what was done."""
 
-LENGTHS = "--lengths"
-"""An option of which a command may have several values."""
+SHARED = ("--lengths", "--sets")
+"""Options of which one command may have several values."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class Record:
         """The one that its tables are of."""
         return self.study.recorded(self.outcomes)
 
+    def of(self, part: str) -> "Record":
+        """Only the runs whose names begin with a part of the study."""
+        own = (x for x in self.outcomes if x.plan.name.startswith(f"{part}/"))
+        return replace(self, outcomes=tuple(own))
+
     @property
     def commands(self) -> list[str]:
         """Those that repeat the runs."""
@@ -56,10 +61,12 @@ class Record:
 
     @property
     def made_with(self) -> str:
-        """Versions and processors, as far as they are known."""
+        """Versions and processors, and how many runs tell theirs if not all do."""
         versions = sorted({f"slicekit {x.version}" for x in self.outcomes if x.version})
         processors = sorted({x.processor for x in self.outcomes if x.processor})
-        return "; ".join([*versions, *processors])
+        told = sum(bool(x.version and x.processor) for x in self.outcomes)
+        of_all = f" (as {told:,} of {len(self.outcomes):,} runs tell)"
+        return "; ".join([*versions, *processors]) + of_all * (told < len(self.outcomes))
 
     def as_markdown(self) -> str:
         """Tables of all runs, and how to repeat them."""
@@ -172,22 +179,22 @@ def _better(earlier: Outcome | None, now: Outcome) -> Outcome:
 
 
 def commands(study: "Study", outcomes: Sequence[Outcome]) -> list[str]:
-    """Commands that repeat runs: those that differ in one of models and lengths alone share one."""
+    """Commands that repeat runs; those share one that differ in models, lengths or sets alone."""
     seeds: dict[tuple[tuple[str, ...], str], set[int]] = {}
     for x in outcomes:
         seeds.setdefault((study.words(x), study.named(x)), set()).add(x.plan.settings.seed)
     models: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (words, model), numbers in seeds.items():
         models.setdefault((words, ",".join(map(str, sorted(numbers)))), []).append(model)
-    lengths: dict[tuple[str, ...], list[str]] = {}
+    shared: dict[tuple[str, ...], list[str]] = {}
     for (words, numbers), names in models.items():
         command = ("--models", ",".join(names), "--seeds", numbers, *words)
-        at = command.index(LENGTHS) + 1 if LENGTHS in command else len(command)
-        lengths.setdefault((*command[:at], *command[at + 1 :]), []).extend(command[at : at + 1])
+        at = next((n + 1 for n, x in enumerate(command) if x in SHARED), len(command))
+        shared.setdefault((*command[:at], *command[at + 1 :]), []).extend(command[at : at + 1])
     return [
         " ".join(
             ["slicekit study", study.name]
-            + [f"{x} {','.join(known)}" if x == LENGTHS else x for x in command]
+            + [f"{x} {','.join(values)}" if x in SHARED else x for x in command]
         )
-        for command, known in lengths.items()
+        for command, values in shared.items()
     ]

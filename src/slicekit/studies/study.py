@@ -122,6 +122,18 @@ class Study(ABC):
         """What a page has room for: not every seed, but how far they lie apart."""
         return self.tables(choice, outcomes)
 
+    def short_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """What a page that says more than these results has room for."""
+        return self.page_tables(choice, outcomes)
+
+    def known_plans(self, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """All runs that show what the paper shows, whatever data are at hand.
+
+        Args:
+            outcomes: of the runs that are finished, by name.
+        """
+        return self.wanted(self.whole(Choice()), outcomes)
+
     def named(self, outcome: Outcome) -> str:
         """What the command that repeats a run calls its model."""
         return outcome.plan.model

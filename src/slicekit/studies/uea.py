@@ -132,6 +132,17 @@ class UEA(Study):
         """Without every seed."""
         return [x for x in self.tables(choice, outcomes) if x.title != uea_paper.EVERY_SEED]
 
+    def short_tables(self, choice: Choice, outcomes: Sequence[Outcome]) -> list[Table]:
+        """Of the paper's models a line each, with what the paper says; of gaps the means."""
+        tables = []
+        for part in self.parts(choice):
+            tables += PARTS[part].short_tables(_of(part, outcomes))
+        return tables
+
+    def known_plans(self, outcomes: Mapping[str, Outcome]) -> list[Plan]:
+        """The paper's models on all its data sets."""
+        return uea_paper.plans(Choice(), tuple(SIZES), SERIES)
+
     def words(self, outcome: Outcome) -> tuple[str, ...]:
         """Also the part and the data set; a classifier takes no steps."""
         part = outcome.plan.name.split("/")[0]

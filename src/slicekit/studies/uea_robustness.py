@@ -1,6 +1,7 @@
 """Accuracy as observations are dropped at random times, in training and test alike."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from slicekit import figures
@@ -14,6 +15,9 @@ LONG = ("MotorImagery", "PenDigits")
 """Data sets that take longest; they are left out unless the user names them."""
 
 METHODS = (OURS, ROCKET, BOTH, HYDRA)
+MEAN = "mean of "
+"""How the name of a row of means begins."""
+
 SHARES = (0.0, 0.3, 0.5, 0.7)
 QUICK_SHARES = (0.0, 0.7)
 
@@ -56,6 +60,14 @@ def tables(outcomes: Sequence[Outcome]) -> list[Table]:
     return [Table("With observations dropped at random times", columns, tuple(rows), note)]
 
 
+def short_tables(outcomes: Sequence[Outcome]) -> list[Table]:
+    """Only the means."""
+    return [
+        replace(table, rows=tuple(row for row in table.rows if row[0].startswith(MEAN)))
+        for table in tables(outcomes)
+    ]
+
+
 def _mean_rows(outcomes: Sequence[Outcome], shares: Sequence[float]) -> list[tuple[str, ...]]:
     """Means over the data sets that every classifier was tried on at every share."""
     models = [m for m in METHODS if any(x.plan.model == m for x in outcomes)]
@@ -72,7 +84,7 @@ def _mean_rows(outcomes: Sequence[Outcome], shares: Sequence[float]) -> list[tup
         means = [sum(x.on_test_set or 0.0 for x in of_set) / len(of_set) for of_set in by_set]
         return mean_and_deviation([sum(means) / len(means)])
 
-    title = f"mean of {len(sets)}"
+    title = f"{MEAN}{len(sets)}"
     return [(title, NAMES[m], *(mean(m, share) for share in shares)) for m in models]
 
 
