@@ -64,3 +64,11 @@ def test_targets_that_are_no_numbers_are_named(wrong: object) -> None:
 def test_targets_of_three_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"y has shape \(4, 1, 1\)|dim 3"):
         SliceRegressor(**SMALL).fit(waves(4)[0], np.zeros((4, 1, 1)))
+
+
+def test_what_can_be_read_off_a_series_is_predicted_without_shrinking() -> None:
+    levels = np.random.default_rng(0).normal(size=60)
+    regressor = SliceRegressor(random_state=0).fit(np.repeat(levels[:, None, None], 20, 2), levels)
+    wanted = np.array([-1.5, 0.0, 1.5])
+    predicted = regressor.predict(np.repeat(wanted[:, None, None], 20, 2))
+    np.testing.assert_allclose(predicted, wanted, atol=0.1)

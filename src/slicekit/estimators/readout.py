@@ -135,7 +135,10 @@ def ridge(
 def join(
     left_out: Sequence[Tensor], targets: Tensor, weights: Tensor, shrink: float = SHRINK
 ) -> Tensor:
-    """Weights of blocks, not negative and summing to 1.
+    """Weights of blocks, none of them negative.
+
+    They need not sum to 1: a block that says nothing may keep its equal share and do no harm, and
+    dividing by the sum would shrink what the others say.
 
     Args:
         left_out: of each block (cases, outputs), predictions for cases that were left out.
@@ -151,10 +154,17 @@ def join(
     said = torch.stack([(x * root).flatten() for x in left_out], 1).numpy()
     rows = np.vstack([said, pull * np.eye(count)])
     wanted = np.concatenate([(targets * root).flatten().numpy(), np.full(count, pull / count)])
-    shares = np.asarray(nnls(rows, wanted)[0])
-    return torch.from_numpy(
-        shares / shares.sum() if shares.sum() > 0 else np.full(count, 1 / count)
-    )
+    return torch.from_numpy(np.asarray(nnls(rows, wanted)[0]))
+
+
+def as_shares(weights: Tensor) -> Tensor:
+    """Weights that sum to 1; equal ones if all are zero.
+
+    >>> as_shares(torch.tensor([3.0, 1.0])), as_shares(torch.zeros(2))
+    (tensor([0.7500, 0.2500]), tensor([0.5000, 0.5000]))
+    """
+    total = weights.sum()
+    return weights / total if total > 0 else torch.full_like(weights, 1 / len(weights))
 
 
 def sharpness(left_out: Tensor, targets: Tensor, weights: Tensor) -> float:

@@ -12,7 +12,7 @@ from slicekit.estimators.blocks import OBSERVED, Blocks, StepMemory
 from slicekit.estimators.inputs import Cases
 from slicekit.estimators.model import History, Model, Problem
 from slicekit.estimators.path import Path, Trace, training_paths
-from slicekit.estimators.readout import Readout, fit_readout, join, sharpness
+from slicekit.estimators.readout import Readout, as_shares, fit_readout, join, sharpness
 from slicekit.estimators.watching import Progress
 from slicekit.paths import alike
 from slicekit.training.seeds import derived_seed
@@ -169,6 +169,8 @@ def _fit_member(
         left_out.append(said)
         del features[name]
     weights = join(left_out, targets, problem.weights)
+    if problem.classes:  # a factor changes no decision, and that of the logits is found below
+        weights = as_shares(weights)
     joined = torch.einsum("bno,b->no", torch.stack(left_out), weights)
     error = (joined - targets).square().mean().item()
     told = tuple(zip(readouts, weights.tolist(), strict=True))
