@@ -108,21 +108,28 @@ def test_a_path_that_comes_has_the_features_of_the_whole() -> None:
             torch.testing.assert_close(features[0], whole[name][case], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("shape", [(12, 5), (6, 20)])
-def test_left_out_cases_are_predicted_as_if_they_were_left_out(shape: tuple[int, int]) -> None:
+def test_left_out_cases_are_predicted_as_if_they_were_left_out(
+    shape: tuple[int, int], apart: bool
+) -> None:
     random = torch.Generator().manual_seed(0)
     F = torch.randn(*shape, generator=random)
     Y = torch.randn(shape[0], 2, generator=random, dtype=torch.float64)
     w = torch.rand(shape[0], generator=random, dtype=torch.float64) + 0.5
-    weight, bias, penalty, left_out = ridge(F.clone(), Y, w)
+    Y[:, 1] = F[:, 0] if apart else Y[:, 1]  # so that it needs less of a penalty
+    weight, bias, penalties, left_out = ridge(F.clone(), Y, w, apart=apart)
+    assert (penalties[1] < penalties[0]) == apart
     for i in range(shape[0]):
         rest = torch.arange(shape[0]) != i
         G, share = F[rest].double(), w[rest] / w[rest].sum()
         centred = G - share @ G
-        A = centred.T @ (w[rest, None] * centred) + penalty * torch.eye(shape[1])
-        B = torch.linalg.solve(A, centred.T @ (w[rest, None] * (Y[rest] - share @ Y[rest])))
-        expected = share @ Y[rest] + (F[i].double() - share @ G) @ B
-        torch.testing.assert_close(left_out[i], expected, rtol=1e-4, atol=1e-4)
+        squares = centred.T @ (w[rest, None] * centred)
+        moments = centred.T @ (w[rest, None] * (Y[rest] - share @ Y[rest]))
+        for n, penalty in enumerate(penalties):
+            B = torch.linalg.solve(squares + penalty * torch.eye(shape[1]), moments[:, n])
+            expected = share @ Y[rest, n] + (F[i].double() - share @ G) @ B
+            torch.testing.assert_close(left_out[i, n], expected, rtol=1e-3, atol=1e-3)
     assert torch.isfinite(weight).all() and torch.isfinite(bias).all()
 
 

@@ -72,3 +72,14 @@ def test_what_can_be_read_off_a_series_is_predicted_without_shrinking() -> None:
     wanted = np.array([-1.5, 0.0, 1.5])
     predicted = regressor.predict(np.repeat(wanted[:, None, None], 20, 2))
     np.testing.assert_allclose(predicted, wanted, atol=0.1)
+
+
+def test_several_targets_are_predicted_as_well_as_each_alone() -> None:
+    random = np.random.default_rng(0)
+    sizes, levels = np.exp(random.normal(size=60)), random.normal(size=60)
+    X = levels[:, None, None] + sizes[:, None, None] * random.normal(size=(60, 1, 40))
+    y = np.stack([np.log(sizes), levels], 1)
+    together = SliceRegressor(random_state=0).fit(X, y).predict(X)
+    for n in range(2):
+        alone = SliceRegressor(random_state=0).fit(X, y[:, n]).predict(X)
+        np.testing.assert_allclose(together[:, n], alone, rtol=1e-3, atol=1e-3)

@@ -3,11 +3,13 @@
 With centred and weighted features F and targets Y, K = F F^T and H = K (K + α)^-1, the prediction
 for a case that was left out is y_i - (y - H y)_i / (1 - H_ii): one decomposition serves every α.
 Each block has a ridge of its own. What they say of cases that were left out is joined by weights
-that are not negative and are drawn to equal ones: the fewer cases there are, the more.
+that are not negative and are drawn to equal ones: the fewer cases there are, the more. Classes
+share a penalty and weights; numbers that are asked for side by side each have their own.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -34,7 +36,7 @@ class Readout:
         columns: (used,) int64, the features that count.
         centre, spread: (used,) of them in training.
         weight: (used, outputs); bias: (outputs,).
-        penalty: α of the ridge regression.
+        penalty: α of the ridge regression, the largest where outputs have their own.
     """
 
     columns: Tensor
@@ -48,6 +50,11 @@ class Readout:
         """(cases, features) -> (cases, outputs)."""
         return self.standardised(features) @ self.weight + self.bias
 
+    def times(self, factors: Tensor) -> "Readout":
+        """With every output multiplied by its factor, (outputs,)."""
+        weight, bias = (x * factors.to(x.dtype) for x in (self.weight, self.bias))
+        return replace(self, weight=weight, bias=bias)
+
     def standardised(self, features: Tensor) -> Tensor:
         """The features that count, on the scale of the training data, clipped: (cases, used)."""
         chosen = features.index_select(1, self.columns) - self.centre
@@ -55,7 +62,12 @@ class Readout:
 
 
 def fit_readout(
-    features: Tensor, targets: Tensor, weights: Tensor, random: np.random.Generator
+    features: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    random: np.random.Generator,
+    *,
+    apart: bool = False,
 ) -> tuple[Readout, Tensor]:
     """Standardise a block, and find its ridge regression with the best penalty.
 
@@ -64,6 +76,7 @@ def fit_readout(
         targets: (cases, outputs) float64.
         weights: (cases,) positive, with mean 1.
         random: draws the features that count, if there are too many.
+        apart: whether every output has a penalty of its own.
 
     Returns:
         The read-out, and its predictions (cases, outputs) for cases that were left out.
@@ -80,7 +93,10 @@ def fit_readout(
         empty = Readout(columns, centre, spread, torch.zeros(0, outputs), mean.float(), 0.0)
         share = weights[:, None] / weights.sum()
         return empty, (mean - share * targets) / (1 - share).clamp_min(1e-6)
-    weight, bias, penalty, left_out = ridge(plain.standardised(features), targets, weights)
+    weight, bias, penalties, left_out = ridge(
+        plain.standardised(features), targets, weights, apart=apart
+    )
+    penalty = penalties.max().item()
     return Readout(columns, centre, spread, weight.float(), bias.float(), penalty), left_out
 
 
@@ -92,18 +108,19 @@ def _varying(features: Tensor) -> Tensor:
 
 
 def ridge(
-    features: Tensor, targets: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor, float, Tensor]:
+    features: Tensor, targets: Tensor, weights: Tensor, *, apart: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The ridge regression with the smallest weighted squared error on cases that were left out.
 
     Args:
         features: (cases, features) float32; it is overwritten.
         targets: (cases, outputs) float64.
         weights: (cases,) float64, positive.
+        apart: whether every output has the penalty that is best for it.
 
     Returns:
-        Weights (features, outputs) and bias (outputs,), the penalty, and predictions (cases,
-        outputs) for each case from all others.
+        Weights (features, outputs) and bias (outputs,), penalties (outputs,), and predictions
+        (cases, outputs) for each case from all others.
     """
     share, root = weights / weights.sum(), weights.sqrt().unsqueeze(1)
     centre, mean = (share.float() @ features).double(), share @ targets
@@ -115,21 +132,22 @@ def ridge(
     basis = vectors if wide else (F @ vectors.float()).double()
     moments, squares = basis.T @ Y, basis.square()
     unit = max(values.sum().item() / cases, 1e-9) * cases**0.5
-    best: tuple[float, float, Tensor] | None = None
+    least = torch.full_like(mean, math.inf)
+    penalties, left_out = torch.zeros_like(mean), torch.zeros_like(targets)
     for penalty in (PENALTIES * unit).tolist():
         damped = (values if wide else torch.ones_like(values)) / (values + penalty)
         leverage = squares @ damped + share
         error = (Y - basis @ (damped.unsqueeze(1) * moments)) / (1 - leverage).clamp_min(
             1e-6
         ).unsqueeze(1)
-        loss = error.square().sum().item()
-        if best is None or loss < best[0]:
-            best = loss, penalty, targets - error / root
-    assert best is not None
-    _, penalty, left_out = best
-    solved = vectors @ (moments / (values + penalty).unsqueeze(1))
+        losses = error.square().sum(0) if apart else error.square().sum().expand_as(mean)
+        better = losses < least
+        least = torch.where(better, losses, least)
+        penalties = penalties.masked_fill(better, penalty)
+        left_out = torch.where(better, targets - error / root, left_out)
+    solved = vectors @ (moments / (values.unsqueeze(1) + penalties))
     weight = F.T.double() @ solved if wide else solved
-    return weight, mean - centre @ weight, penalty, left_out
+    return weight, mean - centre @ weight, penalties, left_out
 
 
 def join(

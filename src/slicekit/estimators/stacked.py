@@ -165,18 +165,38 @@ def _fit_member(
     readouts, left_out = {}, []
     for name in list(features):
         progress.tell(f"read-out of {name}", 1 / len(features))
-        readouts[name], said = fit_readout(features[name], targets, problem.weights, random)
+        readouts[name], said = fit_readout(
+            features[name], targets, problem.weights, random, apart=not problem.classes
+        )
         left_out.append(said)
         del features[name]
-    weights = join(left_out, targets, problem.weights)
-    if problem.classes:  # a factor changes no decision, and that of the logits is found below
-        weights = as_shares(weights)
-    joined = torch.einsum("bno,b->no", torch.stack(left_out), weights)
+    member, joined, weights = _joined(blocks, readouts, left_out, targets, problem)
     error = (joined - targets).square().mean().item()
-    told = tuple(zip(readouts, weights.tolist(), strict=True))
-    factor = sharpness(joined, problem.targets, problem.weights) if problem.classes else 1.0
-    member = Member(blocks, readouts, (factor * weights).float())
-    return member, History(0, ((0, error),), told)
+    return member, History(0, ((0, error),), tuple(zip(readouts, weights.tolist(), strict=True)))
+
+
+def _joined(
+    blocks: Blocks,
+    readouts: dict[str, Readout],
+    left_out: list[Tensor],
+    targets: Tensor,
+    problem: Problem,
+) -> tuple[Member, Tensor, Tensor]:
+    """A member, what it says of cases that were left out, and the weights of its blocks."""
+    said = torch.stack(left_out)
+    if problem.classes:
+        weights = as_shares(join(left_out, targets, problem.weights))
+        joined = torch.einsum("bno,b->no", said, weights)
+        factor = sharpness(joined, problem.targets, problem.weights)
+        return Member(blocks, readouts, (factor * weights).float()), joined, weights
+    columns = [
+        join([x[:, [n]] for x in left_out], targets[:, [n]], problem.weights)
+        for n in range(targets.shape[1])
+    ]
+    weights = torch.stack(columns, 1)
+    own = {name: x.times(w) for (name, x), w in zip(readouts.items(), weights, strict=True)}
+    member = Member(blocks, own, torch.ones(len(own)))
+    return member, torch.einsum("bno,bo->no", said, weights), weights.mean(1)
 
 
 def _all_features(
