@@ -83,6 +83,22 @@ def test_a_case_of_weight_zero_is_as_if_it_were_not_there(options: Any) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"fast": 3.0, "odd": 2.0}], ids=str)
+def test_a_class_of_weight_zero_is_as_if_it_were_not_there(class_weight: Any) -> None:
+    X, y = waves(14)
+    y[3], y[5] = "odd", "odd"
+    kept = (y != "odd") & (np.arange(14) > 0)
+    found = SliceClassifier(**RIDGE, class_weight=class_weight).fit(X, y, sample_weight=1.0 * kept)
+    if isinstance(class_weight, dict):
+        class_weight = {"fast": 3.0}
+    expected = SliceClassifier(**RIDGE, class_weight=class_weight).fit(X[kept], y[kept])
+    assert found.classes_.tolist() == ["fast", "slow"]
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    unwanted = SliceClassifier(**RIDGE, class_weight={"odd": 0}).fit(X[1:], y[1:])
+    plain = SliceClassifier(**RIDGE).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(unwanted.predict_proba(X), plain.predict_proba(X))
+
+
 def test_weights_move_the_fit_and_the_score() -> None:
     X, y = waves()
     heavy = np.where(y == "slow", 100.0, 1.0)

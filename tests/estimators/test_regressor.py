@@ -44,6 +44,18 @@ def test_a_constant_target_is_predicted() -> None:
     np.testing.assert_allclose(found, 1e6, atol=1)
 
 
+@pytest.mark.parametrize("options", [make() for make in BOTH], ids=["ridge", "gradient"])
+def test_a_case_of_weight_zero_is_as_if_it_were_not_there(options: Any) -> None:
+    X, _ = waves(12)
+    y = np.random.RandomState(0).randn(12, 2)
+    weight = np.r_[0, np.ones(9), 0, 1]
+    kept = weight > 0
+    others = np.where(kept[:, None], y, -999.0)
+    found = SliceRegressor(**options).fit(X, others, sample_weight=weight)
+    expected = SliceRegressor(**options).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
 def test_the_score_is_weighted() -> None:
     X, _ = waves(12)
     y, weight = np.arange(12.0), np.r_[np.ones(6), np.zeros(6)]

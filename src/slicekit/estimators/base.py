@@ -98,21 +98,18 @@ class SliceEstimator(Parameters, BaseEstimator):
         weights: np.ndarray,
         classes: bool,
     ) -> None:
-        """Fit the model to the cases whose weights are not zero."""
+        """Fit the model to cases whose weights are positive."""
         solver = check_solver(self.solver)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        kept = torch.from_numpy(np.flatnonzero(weights))
-        if not len(kept):
-            raise ValueError("sample_weight is zero for every case; expected a positive weight")
-        positive = torch.from_numpy(weights)[kept]
+        positive = torch.from_numpy(weights)
         self.n_channels_in_, self.dated_ = cases.channels, cases.dated
         problem = Problem(
-            cases=cases.select(kept),
-            targets=targets[kept],
+            cases=cases,
+            targets=targets,
             outputs=outputs,
             classes=classes,
             weights=positive / positive.mean(),
-            groups=np.unique(groups[kept.numpy()], return_inverse=True)[1],
+            groups=groups,
             seed=seed,
             threads=self._threads,
             device=find_device(self.device),
@@ -121,9 +118,12 @@ class SliceEstimator(Parameters, BaseEstimator):
         self.model_ = solver.solve(problem)
 
     def _weights(self, sample_weight: Any, cases: Cases) -> np.ndarray:
-        return _check_sample_weight(
+        weights = _check_sample_weight(
             sample_weight, np.empty((len(cases), 1)), dtype=np.float64, ensure_non_negative=True
         )
+        if not weights.any():
+            raise ValueError("sample_weight is zero for every case; expected a positive weight")
+        return weights
 
     def _read(self, X: Any, times: Any) -> Cases:
         """Series to predict from, checked against those that it was fitted to."""

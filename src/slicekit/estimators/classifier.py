@@ -37,7 +37,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         verbose: whether to show progress.
 
     Attributes:
-        classes_: (classes,) the labels.
+        classes_: (classes,) the labels of the cases whose weights are not zero.
         n_channels_in_: channels of the series.
         channel_names_in_: their names, if X was frames whose columns are channels.
         n_features_in_: their length, if X was a 2-D array.
@@ -68,7 +68,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
                 also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
                 frames: see `slicekit.estimators.containers`.
             y: (cases,) labels of any kind.
-            sample_weight: (cases,) not negative, or None.
+            sample_weight: (cases,) not negative, or None; a case of weight zero is as if it were
+                not there.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
                 increasing numbers or dates; None is 0, 1, ...
 
@@ -88,26 +89,35 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         y = column_or_1d(y, warn=True)
         check_answers(X, cases, y)
         check_classification_targets(y)
-        self.classes_, indices = np.unique(y, return_inverse=True)
-        weights = self._weights(sample_weight, cases) * self._class_weights(y)[indices]
+        weights = self._weights(sample_weight, cases)
+        kept = np.flatnonzero(weights)
+        weights = weights[kept] * self._class_weights(y, kept)
+        kept, weights = kept[weights > 0], weights[weights > 0]
+        self.classes_, indices = np.unique(y[kept], return_inverse=True)
         targets = torch.from_numpy(indices.astype(np.int64))
+        cases = cases.select(torch.from_numpy(kept))
         self._solve(cases, targets, indices, len(self.classes_), weights, classes=True)
         return self
 
-    def _class_weights(self, y: np.ndarray) -> np.ndarray:
+    def _class_weights(self, y: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """Of the classes of the cases that are kept, one for each of them."""
         known: Any = self.class_weight
+        classes, indices = np.unique(y[kept], return_inverse=True)
         if isinstance(known, dict):
-            unknown = [label for label in known if label not in self.classes_]
+            unknown = [label for label in known if label not in y]
             if unknown:
                 raise ValueError(f"class_weight names {unknown[0]!r}, which is no label of y")
+            known = {label: weight for label, weight in known.items() if label in classes}
         elif known is not None and known != "balanced":
             raise ValueError(
                 f"class_weight={known!r}; expected 'balanced', a dictionary of labels, or None"
             )
-        weights = compute_class_weight(known, classes=self.classes_, y=y)
+        weights = compute_class_weight(known, classes=classes, y=y[kept])
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise ValueError(f"class_weight={known!r}; expected weights that are not negative")
-        return weights
+            raise ValueError(
+                f"class_weight={self.class_weight!r}; expected weights that are not negative"
+            )
+        return weights[indices]
 
     def predict_proba(self, X: Any, times: Any = None) -> np.ndarray:
         """The probabilities of the classes.

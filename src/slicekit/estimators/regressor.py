@@ -55,7 +55,8 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
                 also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
                 frames: see `slicekit.estimators.containers`.
             y: (cases,) or (cases, targets) numbers.
-            sample_weight: (cases,) not negative, or None.
+            sample_weight: (cases,) not negative, or None; a case of weight zero is as if it were
+                not there.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
                 increasing numbers or dates; None is 0, 1, ...
 
@@ -75,6 +76,9 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         check_answers(X, cases, y)
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
+        weights = self._weights(sample_weight, cases)
+        kept = np.flatnonzero(weights)
+        cases, y = cases.select(torch.from_numpy(kept)), y[kept]
         spread = y.std(0)
         self.centre_ = np.asarray(y.mean(0))
         self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(), spread, 1.0)
@@ -82,8 +86,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
         strata = rank * min(STRATA, len(y)) // len(y)
         targets = torch.from_numpy(scaled)
-        weights = self._weights(sample_weight, cases)
-        self._solve(cases, targets, strata, targets.shape[1], weights, classes=False)
+        self._solve(cases, targets, strata, targets.shape[1], weights[kept], classes=False)
         return self
 
     def predict(self, X: Any, times: Any = None) -> np.ndarray:
