@@ -128,3 +128,38 @@ def test_times_are_routed_through_cross_validation() -> None:
         model.set_score_request(times=True)
         found = cross_val_score(model, X, y, cv=2, params={"times": times})
     assert len(found) == 2 and np.isfinite(found).all()
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("X_other", [np.zeros((24, 2, 20)), np.zeros((24, 9))], ids=["3-D", "2-D"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        SliceClassifier(**RIDGE),
+        SliceRegressor(**RIDGE),
+        SliceClassifier(**SMALL),
+        SliceTransformer(groups=1, random_state=0),
+    ],
+    ids=str,
+)
+def test_a_fit_that_does_not_end_changes_nothing(
+    model: Any, X_other: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, _ = waves()
+    model.fit(X[:, 0], np.arange(24.0) % 2)
+    before = dict(vars(model))
+    # the last that the fits of `Ridge` or features, and of `Gradient` do
+    monkeypatch.setattr("slicekit.estimators.stacked.looks", interrupted)
+    monkeypatch.setattr("slicekit.estimators.transformer.looks", interrupted)
+    monkeypatch.setattr("slicekit.estimators.networks.fit_network", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X_other, 7 + np.arange(24.0) % 3)
+    after = vars(model)
+    assert after.keys() == before.keys()
+    assert all(after[name] is x for name, x in before.items())
+    monkeypatch.undo()
+    model.fit(X, np.arange(24.0) % 2)
+    assert not hasattr(model, "n_features_in_")

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
+from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.constructor import ClassifierParameters
 from slicekit.estimators.explaining import Explanation, explain
@@ -59,6 +60,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
 
     classes_: np.ndarray
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> Self:
         """Fit the model.
 

@@ -9,6 +9,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_array
 from torch import Tensor
 
+from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import check_answers, read_cases
@@ -46,6 +47,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
     centre_: np.ndarray
     spread_: np.ndarray
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> Self:
         """Fit the model.
 

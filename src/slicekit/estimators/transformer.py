@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from slicekit.checks import check_whole
+from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.blocks import Blocks
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.path import Path, training_paths
@@ -53,6 +54,7 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, times: Any = None) -> Self:
         """Draw the linear CDEs, and fit them to the scale of the series.
 
