@@ -132,6 +132,21 @@ def test_a_stream_can_go_back_and_begin_anew(name: str) -> None:
     np.testing.assert_array_equal(follow(stream, x, None), expected)
 
 
+@pytest.mark.parametrize("dead", [5.0, np.nan], ids=["constant", "never observed"])
+@pytest.mark.parametrize("options", [ridge(), gradient(), gradient(window=3)], ids=str)
+def test_a_channel_that_is_dead_in_training_is_not_looked_at(options: Any, dead: float) -> None:
+    X, y = waves(12)
+    X = np.concatenate([X, np.full((12, 1, 20), dead)], 1)
+    model = SliceClassifier(**options).fit(X, y)
+    expected = model.predict_proba(X)
+    alive = X.copy()
+    alive[:, 2] = 5 + 100 * np.random.RandomState(0).randn(12, 20)
+    np.testing.assert_array_equal(model.predict_proba(alive), expected)
+    found = follow(model.stream(), alive[0], None)
+    np.testing.assert_array_equal(found, follow(model.stream(), X[0], None))
+    np.testing.assert_allclose(found, expected[0], atol=CLOSE)
+
+
 def test_what_does_not_fit_is_named() -> None:
     plain, timed = MODELS["ridge"].stream(), MODELS["ridge timed"].stream()
     with pytest.raises(ValueError, match="no observation has come"):

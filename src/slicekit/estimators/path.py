@@ -60,8 +60,9 @@ class Path:
     """A causal map from observations to a path on a grid.
 
     Args:
-        centre, spread: (channels,) float64, mean and deviation of the values in training.
-        gaps: (channels,) bool, which channels have gaps in training.
+        centre, spread: (channels,) float64, mean and deviation of the values in training; a
+            deviation is infinite where there was one value or none.
+        gaps: (channels,) bool, which channels have values and gaps in training.
         step: of the grid.
         origin: where grids begin that begin near it; None for the first time of each series.
         slack: how near.

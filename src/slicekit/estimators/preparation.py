@@ -6,13 +6,14 @@ is prepared as the prefix of the prepared series: a stream sees what a batch see
 | channel | holds |
 |---|---|
 | values | standardised by mean and deviation in training, clipped; in a gap the last value |
-| observed | 1 or 0, for every channel that has gaps in training |
+| observed | 1 or 0, for every channel that has values and gaps in training |
 | time | since the first element, over the longest duration in training; at most `CLOCK` |
 | step | log(1 + time since the element before / usual step), if steps differ in training |
 
 Before its first observation a channel has its mean. `time` is there if training had times.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -48,8 +49,10 @@ class Preparation:
     """A causal map from observations to elements.
 
     Args:
-        centre, spread: (channels,) float64, mean and deviation of the values in training.
-        gaps: (channels,) bool, which channels have an `observed` beside them.
+        centre, spread: (channels,) float64, mean and deviation of the values in training; a
+            deviation is infinite where there was one value or none.
+        gaps: (channels,) bool, which channels have an `observed` beside them: those with values
+            and gaps in training.
         duration: the longest in training.
         step: the usual time from one element to the next, or None where all are the same.
         timed: whether there were times in training; otherwise they are 0, 1, ...
@@ -79,7 +82,7 @@ class Preparation:
     def fit(cls, cases: Cases) -> "Preparation":
         """From the training data, in float64 and channel by channel.
 
-        A channel that is constant or never observed becomes zero.
+        A channel that is constant or never observed becomes zero, whatever it holds later.
         """
         channels = [statistics(x) for x in cases.observations.unbind(1)]
         centre, spread, gaps = (list(x) for x in zip(*channels, strict=True))
@@ -133,14 +136,17 @@ class Preparation:
 
 
 def statistics(values: Tensor) -> tuple[float, float, bool]:
-    """Mean, deviation and whether something is missing; outliers count as `CLIP` deviations."""
+    """Mean, deviation and whether some are missing; outliers count as `CLIP` deviations.
+
+    Without a second value the deviation is infinite, so that whatever comes is as the mean.
+    """
     missing = values.isnan()
     known = values[~missing].double()
     if known.numel() == 0:
-        return 0.0, 1.0, bool(missing.any())
+        return 0.0, math.inf, False
     centre, spread = moments(known)
     if spread == 0:
-        return centre, 1.0, bool(missing.any())
+        return centre, math.inf, bool(missing.any())
     inner = ((known - centre) / spread).clamp(-CLIP, CLIP)
     shift, narrower = moments(inner)
     return centre + spread * shift, spread * narrower, bool(missing.any())
