@@ -181,6 +181,31 @@ def test_an_update_that_is_refused_changes_nothing() -> None:
     assert stream.state is before
 
 
+def test_a_gap_that_is_too_long_is_refused_as_in_whole_series() -> None:
+    X, y = waves(6)
+    model = SliceClassifier(**RIDGE).fit(X, y, times=np.arange(20.0))
+    stream = model.stream(batch=2)
+    stream.update(X[:2, :, 0], 0.0)
+    before = stream.state
+    for late in (1e6, 1e25, 1e308):
+        with pytest.raises(ValueError, match="times as long as the longest in training; are"):
+            model.predict(X[:1, :, :2], times=[0.0, late])
+        with pytest.raises(ValueError, match="times as long as the longest in training; are"):
+            stream.update(X[:2, :, 1], [1.0, late])
+        assert stream.state is before
+    stream.update(X[:2, :, 1], 1.0)
+
+
+def test_a_stream_may_go_on_for_longer_than_a_series_may_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("slicekit.estimators.path.LONGER", 1)
+    X, y = waves(6)
+    stream = SliceClassifier(**RIDGE).fit(X, y).stream()
+    follow(stream, np.tile(X[0], 2), None)
+    assert stream.count == 40
+
+
 def test_a_regressor_of_one_target_gives_a_number() -> None:
     X, _ = waves(12)
     model = SliceRegressor(**RIDGE).fit(X, np.arange(12.0))

@@ -128,13 +128,9 @@ class Path:
         """
         first, last, seen = _ends(cases)
         steps = ((last - self._origins(first)) / self.step + ROUNDING).floor()
-        lengths = torch.where(seen, steps.long() + 1, 1)
-        if int(lengths.max()) > LONGER * self.length:
-            raise ValueError(
-                f"a series lasts {int(lengths.max()) / self.length:.0f} times as long as the "
-                "longest in training; are its times in the same unit?"
-            )
-        return lengths
+        steps = torch.where(seen, steps, 0.0)
+        self._check_length(steps.max().item() + 1, "a series")
+        return steps.long() + 1
 
     def __call__(self, cases: Cases) -> tuple[Tensor, Tensor]:
         """Whole series.
@@ -198,6 +194,9 @@ class Path:
         Returns:
             The new elements of the path (channels, count), of which there may be none, and what to
             remember.
+
+        Raises:
+            ValueError: if there would be many more than the longest path in training has.
         """
         if trace is None:
             trace = Trace(0, torch.zeros(self.channels), None, 0, 0.0, torch.zeros(self.channels))
@@ -212,13 +211,23 @@ class Path:
         if origin is None:
             origin = float(self._origins(torch.tensor(time, dtype=torch.float64)))
             before, since = values, time
-        count = int((time - origin) / self.step + ROUNDING) + 1
+        steps = (time - origin) / self.step + ROUNDING
+        self._check_length(steps + 1 - trace.count, f"the gap before time={time:g}")
+        count = int(steps) + 1
         grid = origin + self.step * torch.arange(trace.count, count, dtype=torch.float64)
         share = ((grid - since) / max(time - since, 1e-300)).clamp(0, 1).float()
         if time == since:
             share = torch.zeros_like(share)
         elements = before[:, None] * (1 - share) + values[:, None] * share
         return elements, Trace(rows, known, origin, count, time, values)
+
+    def _check_length(self, length: float, what: str) -> None:
+        """Raise ValueError for a path, or a part of one, that is much longer than in training."""
+        if length > LONGER * self.length:
+            raise ValueError(
+                f"{what} lasts {length / self.length:.0f} times as long as the longest in "
+                "training; are its times in the same unit?"
+            )
 
     def _scaled(self, values: Tensor) -> Tensor:
         return ((values.double() - self.centre) / self.spread).clamp(-CLIP, CLIP).float()

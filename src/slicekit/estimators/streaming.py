@@ -108,7 +108,8 @@ class Stream:
             that the estimator predicts from the whole series.
 
         Raises:
-            ValueError: if a shape does not fit, or time is missing or does not increase.
+            ValueError: if a shape does not fit, or time is missing, does not increase, or comes so
+                late that it must be in another unit; the stream is then as it was.
         """
         values = self._read_observation(observation)
         now = self._read_time(time)
