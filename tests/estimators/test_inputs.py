@@ -90,6 +90,12 @@ def test_series_may_carry_their_times() -> None:
         ),
         ([(np.zeros((2, 3)), np.arange(3))], np.arange(3), "holds pairs"),
         ([(np.zeros((2, 3)), np.arange(2))], None, r"times\[0\] has length 2; expected 3"),
+        (
+            [np.zeros((1, 3)), (np.zeros(3), np.arange(3))],
+            None,
+            r"X\[1\] is a tuple of two 1-D .* Expected a pair \(series\[None\], times\)",
+        ),
+        ([[np.zeros((2, 3)), np.arange(3)]], None, r"X\[0\] is a list .* expected a tuple"),
     ],
 )
 def test_pairs_that_do_not_fit_are_named(X, times, message: str) -> None:

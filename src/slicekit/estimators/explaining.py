@@ -97,7 +97,7 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
 
 def _apart(estimator: Any, x: Any, times: Any) -> tuple[Any, Any]:
     """The values and times of a frame, with a row for each time, or of a pair."""
-    if is_pair(x):
+    if is_pair(x, "x"):
         if times is not None:
             raise ValueError("times is given, but x is a pair (series, times) already; give one")
         return x

@@ -162,22 +162,47 @@ def check_answers(X: Any, cases: Cases, y: Any) -> None:
 
 def _unpaired(X: Any, times: Any) -> tuple[Any, Any]:
     """Pairs of series and times, apart; what is no list of pairs stays as it is."""
-    if not isinstance(X, list | tuple) or not any(is_pair(x) for x in X):
+    if not isinstance(X, list | tuple):
+        return X, times
+    paired = [is_pair(x, f"X[{i}]") for i, x in enumerate(X)]
+    if not any(paired):
         return X, times
     if times is not None:
         raise ValueError("times is given, but X holds pairs (series, times) already; give one")
-    for i, x in enumerate(X):
-        if not is_pair(x):
-            raise ValueError(
-                f"X[{i}] is a {type(x).__name__}, others are pairs (series, times); expected a "
-                "pair of a 2-D array (channels, length) and its times (length,) for all"
-            )
+    if not all(paired):
+        i = paired.index(False)
+        raise ValueError(
+            f"X[{i}] is a {type(X[i]).__name__}, others are pairs (series, times); expected a "
+            "pair of a 2-D array (channels, length) and its times (length,) for all"
+        )
     return [series for series, _ in X], [times for _, times in X]
 
 
-def is_pair(x: Any) -> bool:
-    """Whether x is a series (channels, length) with its times (length,)."""
-    return isinstance(x, tuple) and len(x) == 2 and (_rank(x[0]), _rank(x[1])) == (2, 1)
+def is_pair(x: Any, name: str) -> bool:
+    """Whether x is a series (channels, length) with its times (length,), in a tuple.
+
+    Args:
+        x: what may be one.
+        name: what to call it in an error.
+
+    Raises:
+        ValueError: if it is a list of these, or a tuple that may also be a series of two channels.
+    """
+    if not isinstance(x, list | tuple) or len(x) != 2:
+        return False
+    ranks = (_rank(x[0]), _rank(x[1]))
+    if ranks == (1, 1) and isinstance(x, tuple):
+        raise ValueError(
+            f"{name} is a tuple of two 1-D arrays: a series and its times, or two channels? "
+            "Expected a pair (series[None], times), whose series is (channels, length), or a 2-D "
+            "array of the channels"
+        )
+    if ranks == (2, 1) and isinstance(x, list):
+        raise ValueError(
+            f"{name} is a list of a 2-D array and a 1-D array; expected a tuple (series, times) of "
+            "a series (channels, length) and its times (length,)"
+        )
+    return ranks == (2, 1)
 
 
 def _as_list(X: Any) -> list[Any] | None:
