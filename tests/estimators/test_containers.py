@@ -12,7 +12,7 @@ pytest.importorskip("pandas")
 
 import pandas as pd
 
-from slicekit.estimators import SliceClassifier, from_long
+from slicekit.estimators import SliceClassifier, SliceTransformer, from_long
 from tests.estimators.waves import RIDGE, ragged, waves
 
 
@@ -161,3 +161,17 @@ def test_channels_of_unequal_lengths_are_named() -> None:
     nested = pd.DataFrame({"a": [pd.Series([1.0, 2.0])], "b": [pd.Series([1.0])]})
     with pytest.raises(ValueError, match=r"lengths \[1, 2\] in row 0"):
         SliceClassifier(**RIDGE).fit(nested, [0])
+
+
+def test_features_as_a_frame_have_a_row_for_each_series() -> None:
+    X, times, _ = ragged()
+    frame = long(X, times).sort_values("time", kind="stable")
+    ids = from_long(frame)[1].tolist()
+    for given in (frame, frame.set_index(["id", "time"])):
+        model = SliceTransformer(groups=1, random_state=0)
+        plain = model.fit_transform(given)
+        model.set_output(transform="pandas")
+        for found in (model.fit_transform(given), model.fit(given).transform(given)):
+            np.testing.assert_array_equal(found.to_numpy(), plain)
+            assert found.index.tolist() == ids
+            assert found.columns.tolist() == model.get_feature_names_out().tolist()

@@ -1,6 +1,7 @@
 """What mattered is found, and drawn."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,3 +55,19 @@ def test_features_have_names_and_make_a_pipeline() -> None:
     assert len(seen.get_feature_names_out()) == seen.transform(X).shape[1]
     with pytest.raises(ValueError, match="3 channels"):
         seen.transform(np.zeros((2, 3, 9)))
+
+
+def test_features_of_timed_series_are_made_in_one_call() -> None:
+    import sklearn
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.pipeline import make_pipeline
+
+    X, times, y = ragged()
+    seen = SliceTransformer(groups=1, random_state=0)
+    found = seen.fit_transform(X, times=times)
+    np.testing.assert_array_equal(found, seen.transform(X, times=times))
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed: Any = seen
+        routed.set_fit_request(times=True).set_transform_request(times=True)
+        chain = make_pipeline(routed, RidgeClassifier()).fit(X, y, times=times)
+        assert chain.predict(X, times=times).shape == y.shape

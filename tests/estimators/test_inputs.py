@@ -168,6 +168,14 @@ def test_only_a_two_dimensional_fit_fixes_the_length() -> None:
     with pytest.raises(ValueError, match="20 features"):
         model.predict(X[:, 0, :15])
     assert model.predict(X[:, :, :15]).shape == y.shape
+    series = [x[0] for x in X]
+    held = np.empty(len(series), dtype=object)
+    held[:] = series
+    for given in (series, tuple(series), held):
+        assert model.predict(given[:2]).shape == (2,)
+        model.fit(given, y)
+        assert not hasattr(model, "n_features_in_") and model.n_channels_in_ == 1
+        assert model.predict([X[0, 0, :15]]).shape == (1,)
     model.fit(X, y)
     assert not hasattr(model, "n_features_in_") and model.n_channels_in_ == 1
 

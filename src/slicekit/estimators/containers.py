@@ -96,6 +96,18 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc") and hasattr(X, "index")
 
 
+def case_ids(X: Any) -> Any:
+    """A pandas Index of the series of a frame whose rows are observations; None for others."""
+    if not is_frame(X):
+        return None
+    if X.index.nlevels == 2:
+        return X.index.get_level_values(0).unique()
+    known = {str(c).lower(): c for c in X.columns}
+    if not {"id", "time"} <= known.keys():
+        return None
+    return X.set_index(known["id"]).index.unique()
+
+
 def _in_order(frame: Any, first: Sequence[Any], names: list[str], told: str) -> Any:
     """A frame with the columns `first`, then its channels in the order of their names.
 

@@ -213,7 +213,7 @@ def _as_list(X: Any) -> list[Any] | None:
     ranks = [_rank(x) for x in X]
     if all(rank == 2 for rank in ranks):
         return list(X)
-    if all(rank == 1 for rank in ranks) and len({len(x) for x in X}) > 1:
+    if all(rank == 1 for rank in ranks) and (ragged or len({len(x) for x in X}) > 1):
         return [np.asarray(x)[None] for x in X]
     if any(rank == 2 for rank in ranks):
         i = next(i for i, rank in enumerate(ranks) if rank != 2)
@@ -252,7 +252,10 @@ def _read_array(estimator: Any, X: Any, reset: bool) -> tuple[Tensor, bool]:
         array = check_array(X, **REAL, allow_nd=True, estimator=estimator, input_name="X")
         _check_not_empty(array.shape, "X", "(cases, channels, length)")
         return _tensor(array).transpose(1, 2), False
-    array: Any = validate_data(estimator, X, reset=reset, **REAL, allow_nd=True)
+    if isinstance(X, list | tuple):  # of 1-D arrays, which do not fix the length
+        array: Any = check_array(X, **REAL, allow_nd=True, estimator=estimator, input_name="X")
+    else:
+        array = validate_data(estimator, X, reset=reset, **REAL, allow_nd=True)
     if array.ndim > 2:
         raise ValueError(
             f"Found array with dim {array.ndim}, X of shape {array.shape}; expected "

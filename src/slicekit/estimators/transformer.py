@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from slicekit.checks import check_whole
 from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.blocks import Blocks
+from slicekit.estimators.containers import case_ids
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.path import Path, training_paths
 from slicekit.estimators.solvers import threads
@@ -79,8 +81,15 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
         self.blocks_ = {name: x.shape[1] for name, x in first.items()}
         return self
 
-    def transform(self, X: Any, times: Any = None) -> np.ndarray:
-        """The features (cases, features) float32 of series of any lengths; not standardised."""
+    def fit_transform(self, X: Any, y: Any = None, times: Any = None) -> Any:  # type: ignore[override]
+        """The features of the series that it is fitted to; arguments as for `fit`."""
+        return self.fit(X, y, times=times).transform(X, times=times)
+
+    def transform(self, X: Any, times: Any = None) -> Any:
+        """The features (cases, features) float32 of series of any lengths; not standardised.
+
+        As a frame (`set_output`) they have a row for each case, by the ids of a frame in long form.
+        """
         check_is_fitted(self)
         cases, name = read_cases(self, X, times, reset=False), type(self).__name__
         if cases.channels != self.n_channels_in_:
@@ -92,7 +101,11 @@ class SliceTransformer(TransformerMixin, BaseEstimator):
         if cases.times is not None and cases.dated != self.dated_:
             raise ValueError("times holds dates or numbers, but not as in fit; expected the same")
         parts = [(some, torch.cat(list(x.values()), 1)) for some, x in self._look(cases)]
-        return in_order(parts).numpy()
+        features = in_order(parts).numpy()
+        ids = case_ids(X)
+        if ids is not None and _get_output_config("transform", self)["dense"] == "pandas":
+            return type(X)(features, index=ids)
+        return features
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Block and number of each feature."""
