@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 SECOND = np.timedelta64(1, "s")
+NUMPYS = (np.datetime64, np.timedelta64)
 
 
 def seconds(times: Any, name: str = "times") -> tuple[np.ndarray, bool]:
@@ -40,23 +41,39 @@ def seconds(times: Any, name: str = "times") -> tuple[np.ndarray, bool]:
         raise ValueError(f"{name} can't be read as numbers or dates: {error}") from error
 
 
+def same_date(time: float) -> str:
+    """What to add to an error about dates that do not differ as seconds since 1970, in float64."""
+    return (
+        f"; dates that are less than {np.spacing(abs(time)):.2g} s apart are the same here: give "
+        "the times of such series as durations since a start of theirs"
+    )
+
+
 def _objects(array: np.ndarray, name: str) -> np.ndarray:
     """An array of Python's or pandas' dates as one of NumPy's."""
-    first = array.flat[0]
-    if not (hasattr(first, "isoformat") or isinstance(first, np.datetime64 | np.timedelta64)):
+    first, told = array.flat[0], ("isoformat", "total_seconds")
+    if not isinstance(first, NUMPYS) and not any(hasattr(first, way) for way in told):
         return array
-    kind = "timedelta64[ns]" if hasattr(first, "total_seconds") else "datetime64[ns]"
+    kind = "timedelta64[us]" if hasattr(first, "total_seconds") else "datetime64[us]"
     try:
-        return np.array([np.array(_naive(x), dtype=kind) for x in array.flat]).reshape(array.shape)
+        return np.array([_numpys(x, kind) for x in array.flat]).reshape(array.shape)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} can't be read as dates: {error}") from error
 
 
-def _naive(time: Any) -> Any:
-    """A date without a zone, in UTC."""
-    if getattr(time, "tzinfo", None) is None:
+def _numpys(time: Any, kind: str) -> Any:
+    """A date without a zone, in UTC, or a duration, as NumPy's: in microseconds if it is Python's.
+
+    In nanoseconds, dates before 1678 or after 2262 would be others.
+    """
+    if isinstance(time, NUMPYS):
         return time
-    return time.astimezone(UTC).replace(tzinfo=None)
+    if getattr(time, "tzinfo", None) is not None:
+        time = time.astimezone(UTC).replace(tzinfo=None)
+    for way in ("to_datetime64", "to_timedelta64"):  # of pandas
+        if hasattr(time, way):
+            return getattr(time, way)()
+    return np.array(time, dtype=kind)[()]
 
 
 def _divided(durations: np.ndarray, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from slicekit.estimators.clocks import seconds
+from slicekit.estimators.clocks import same_date, seconds
 from slicekit.estimators.containers import is_frame, unpacked
 from slicekit.paths import valid_mask
 
@@ -291,11 +291,11 @@ def _read_times(times: Any, lengths: Tensor) -> tuple[Tensor | None, bool]:
             )
         grid = torch.from_numpy(numbers.copy()).expand(cases, length)
         clock = grid[valid_mask(lengths, length)]
-    _check_increasing(clock, lengths)
+    _check_increasing(clock, lengths, dated)
     return clock, dated
 
 
-def _check_increasing(clock: Tensor, lengths: Tensor) -> None:
+def _check_increasing(clock: Tensor, lengths: Tensor, dated: bool) -> None:
     """Raise ValueError unless times are finite, and increase strictly within each series."""
     starts = lengths.cumsum(0) - lengths
     late = torch.ones(len(clock), dtype=torch.bool)
@@ -310,7 +310,8 @@ def _check_increasing(clock: Tensor, lengths: Tensor) -> None:
     if not clock[at].isfinite():
         raise ValueError(f"times must increase strictly: {place} is not finite")
     before = clock[at - 1].item()
-    raise ValueError(f"times must increase strictly: {place} comes after {before}")
+    hint = same_date(before) if dated and clock[at] == before else ""
+    raise ValueError(f"times must increase strictly: {place} comes after {before}{hint}")
 
 
 def _times_of_list(times: Any, lengths: Tensor) -> tuple[Tensor, bool]:

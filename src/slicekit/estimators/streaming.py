@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_whole
-from slicekit.estimators.clocks import seconds
+from slicekit.estimators.clocks import same_date, seconds
 from slicekit.estimators.model import Model
 
 
@@ -149,11 +149,12 @@ class Stream:
         if not now.isfinite().all():
             raise ValueError(f"time={time}; expected finite numbers")
         if before is not None and (now <= before).any():
-            earlier = before[0].item() if batch == 1 else before.tolist()
+            earlier, hint = before[0].item() if batch == 1 else before.tolist(), ""
             if self._dated:
+                hint = same_date(before.max().item()) if (now == before).any() else ""
                 earlier = before.mul(1e6).round().long().numpy().astype("datetime64[us]")
                 earlier = earlier[0] if batch == 1 else earlier
             raise ValueError(
-                f"time={time} does not come after {earlier}; times must increase strictly"
+                f"time={time} does not come after {earlier}; times must increase strictly{hint}"
             )
         return now
