@@ -1,5 +1,7 @@
 """Observations as a path: lines between them, whatever their times, and a prefix is a prefix."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -64,6 +66,24 @@ def test_times_in_another_unit_are_noticed() -> None:
     model.fit(X, [0, 1] * 3, times=times)
     with pytest.raises(ValueError, match="same unit"):
         model.predict(X, times=1e6 * times)
+
+
+def test_bursts_that_the_grid_hides_are_named_and_no_other_times() -> None:
+    random = np.random.RandomState(0)
+    values = random.randn(3, 40, 1)
+    bursts = np.tile(np.add.outer(3600.0 * np.arange(4), 0.01 * np.arange(10)).ravel(), (3, 1))
+    with pytest.warns(UserWarning, match=r"within 0.01 .* steps of 67.5.* leave times out") as told:
+        path = Path.fit(cases(values, bursts))
+    assert len(told) == 1 and path.step == pytest.approx(bursts[0, -1] / (4 * 40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (
+            np.ones((3, 40)),
+            random.exponential(size=(3, 40)),
+            random.lognormal(sigma=1.5, size=(3, 40)),
+            np.where(random.rand(3, 40) < 0.1, 20.0, 1.0),
+        ):
+            Path.fit(cases(values, np.cumsum(steps, 1)))
 
 
 def test_dropped_observations_change_little() -> None:

@@ -8,6 +8,7 @@ the training data and looks at the past alone: a prefix of a series gives a pref
 """
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +27,9 @@ FINE = 0.1
 
 DENSER, LONGER = 4, 64
 """How many times the observations a grid may have, and the longest path in training a path."""
+
+COARSE = 10
+"""A grid whose step is so many times that of most observations does not show what they tell."""
 
 TOGETHER = 0.25
 """Series whose first times differ by less than this share of the longest share their origin."""
@@ -285,9 +289,21 @@ def _clock(cases: Cases) -> tuple[float, float | None, float]:
     usual = steps.median().item()
     if bool(((steps - usual).abs() <= REGULAR * usual).all()):
         fine = steps.mean().item()
-    most = DENSER * cases.longest
-    step = max(fine, duration / most)
+    least = duration / (DENSER * cases.longest)
+    if least > COARSE * usual:
+        _warn_of_bursts(least, usual, fine)
+    step = max(fine, least)
     starts = first[seen]
     if (starts.max() - starts.min()).item() <= TOGETHER * duration:
         return step, starts.min().item(), TOGETHER * duration
     return step, None, 0.0
+
+
+def _warn_of_bursts(step: float, usual: float, fine: float) -> None:
+    warnings.warn(
+        f"observations come in bursts: most are within {usual:g} of the one before, the closest "
+        f"within {fine:g}, but series last so long that they are read in steps of {step:g}, which "
+        "hide what happens in a burst; leave times out, or make each burst a series of its own",
+        UserWarning,
+        stacklevel=2,
+    )
