@@ -80,15 +80,15 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")
         weights = self._weights(sample_weight, cases)
         kept = np.flatnonzero(weights)
-        cases, y = cases.select(torch.from_numpy(kept)), y[kept]
-        spread = y.std(0)
-        self.centre_ = np.asarray(y.mean(0))
+        cases, y, weights = cases.select(torch.from_numpy(kept)), y[kept], weights[kept]
+        self.centre_ = np.asarray(np.average(y, 0, weights))
+        spread = np.sqrt(np.average((y - self.centre_) ** 2, 0, weights))
         self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(), spread, 1.0)
         scaled = ((y - self.centre_) / self.spread_).reshape(len(y), -1)
         rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
         strata = rank * min(STRATA, len(y)) // len(y)
         targets = torch.from_numpy(scaled)
-        self._solve(cases, targets, strata, targets.shape[1], weights[kept], classes=False)
+        self._solve(cases, targets, strata, targets.shape[1], weights, classes=False)
         return self
 
     def predict(self, X: Any, times: Any = None) -> np.ndarray:
