@@ -1,15 +1,19 @@
 """Discrete tokens as a table: exact, and used where it is less work."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as modules
+from torch.nn.utils import parametrize
 
 from slicekit import (
     Block,
     Differences,
     Mean,
+    Pointwise,
     SequenceModel,
     SLiCE,
     Tabulated,
@@ -162,6 +166,101 @@ def test_a_tabulating_model_gives_what_it_gives_for_one_sequence_at_a_time(
         {"outputs": together, **gradients(together, model)},
         {"outputs": apart, **gradients(apart, model)},
     )
+
+
+class Tripled(nn.Embedding):
+    """An embedding of someone else's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return 3 * super().forward(input)
+
+
+class Negative(nn.Module):
+    """A parametrisation."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return -weight.square()
+
+
+def tripled(module: nn.Module, given: Any, rows: Any) -> Any:
+    return 3 * rows
+
+
+def replaced(model: SequenceModel, embedding: nn.Module) -> None:
+    model.embedding = embedding.double()
+
+
+def patched(model: SequenceModel) -> None:
+    rows = model.embedding.forward
+    model.embedding.forward = lambda tokens: 3 * rows(tokens)
+
+
+CHANGES: dict[str, Callable[[SequenceModel], Any]] = {
+    "forward hook": lambda m: m.embedding.register_forward_hook(tripled),
+    "pre-hook": lambda m: m.embedding.register_forward_pre_hook(lambda _, given: (3 - given[0],)),
+    "backward hook": lambda m: m.embedding.register_full_backward_hook(lambda *_: None),
+    "own class": lambda m: replaced(m, Tripled(VOCABULARY, 4)),
+    "own forward": patched,
+    "parametrised": lambda m: parametrize.register_parametrization(
+        m.embedding, "weight", Negative()
+    ),
+    "several modules": lambda m: replaced(m, nn.Sequential(Tripled(VOCABULARY, 4), nn.Tanh())),
+    "max_norm": lambda m: replaced(m, nn.Embedding(VOCABULARY, 4, max_norm=0.5)),
+    "padding_idx": lambda m: replaced(m, nn.Embedding(VOCABULARY, 4, padding_idx=1)),
+    "scale_grad_by_freq": lambda m: replaced(
+        m, nn.Embedding(VOCABULARY, 4, scale_grad_by_freq=True)
+    ),
+    "sparse": lambda m: replaced(m, nn.Embedding(VOCABULARY, 4, sparse=True)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_embedding_that_does_more_than_look_rows_up_is_called(
+    change: Callable[[SequenceModel], Any],
+) -> None:
+    model = make_model()
+    change(model)
+    tokens = torch.randint(VOCABULARY, (5, 3))
+    spy = Spy(model)
+    together = model(tokens)
+    assert isinstance(spy.seen[0], Tensor)
+    torch.testing.assert_close(together, torch.cat([model(row[None]) for row in tokens]))
+    torch.testing.assert_close(together[:, 0], model.step(tokens[:, 0])[0])
+
+
+def test_a_hook_on_all_modules_hears_of_the_embedding() -> None:
+    model, heard = make_model(), []
+    handle = modules.register_module_forward_hook(lambda module, *_: heard.append(module))
+    try:
+        model(torch.randint(VOCABULARY, (5, 3)))
+    finally:
+        handle.remove()
+    assert model.embedding in heard
+
+
+def noisy(module: nn.Module) -> None:
+    def disturbed(module: nn.Module, given: Any, y: Any) -> Any:
+        return y + torch.randn_like(y)
+
+    module.register_forward_hook(disturbed)
+
+
+@pytest.mark.parametrize("place", ["norm", "drive"])
+@pytest.mark.parametrize("disturb", [noisy, None], ids=["hook", "dropout"])
+def test_noise_is_drawn_for_each_position_and_not_for_each_token(
+    place: str, disturb: Callable[[nn.Module], None] | None
+) -> None:
+    drive = Pointwise(nn.Sequential(nn.Linear(4, 4)), 4)
+    model = make_model(drive=drive, wiring=Wiring.pre_norm())
+    norm: Any = model.blocks[0].norm_before_mixer
+    if disturb is not None:
+        disturb(norm if place == "norm" else drive.module)  # type: ignore[arg-type]
+    elif place == "norm":
+        model.blocks[0].norm_before_mixer = nn.Sequential(norm, nn.Dropout(0.5))
+    else:
+        drive.module.append(nn.Dropout(0.5))  # type: ignore[attr-defined]
+    first, second = model(torch.zeros(2, 40, dtype=torch.int64))
+    assert not torch.equal(first, second)
 
 
 def test_a_table_of_the_wrong_width_is_named() -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from slicekit.checks import Lengths
 from slicekit.layers.log_ode import Places
 from slicekit.layers.norms import LayerNorm, RMSNorm
+from slicekit.layers.plainness import repeats
 from slicekit.layers.state import State
 from slicekit.paths import Tabulated, mask_past_end
 
@@ -129,7 +130,7 @@ class Block(nn.Module):
     @property
     def pointwise(self) -> bool:
         """Whether discrete tokens may come as `Tabulated`."""
-        return bool(getattr(self.mixer, "pointwise", False))
+        return bool(getattr(self.mixer, "pointwise", False)) and repeats(self.norm_before_mixer)
 
     @property
     def windowed(self) -> bool:
@@ -162,6 +163,8 @@ class Block(nn.Module):
         """
         if lengths is not None:
             x = x.masked(lengths) if isinstance(x, Tabulated) else mask_past_end(x, lengths)
+        if isinstance(x, Tabulated) and not self.pointwise:
+            x = x.dense()
         if self.windowed:
             x = x.dense() if isinstance(x, Tabulated) else x
             standing = self.places(x, state, lengths)

@@ -14,6 +14,7 @@ from slicekit.checks import (
     check_whole,
 )
 from slicekit.layers.block import Block, Wiring
+from slicekit.layers.plainness import table_of
 from slicekit.layers.pooling import Pooling
 from slicekit.layers.stack import Stack, windowed, without_padding
 from slicekit.layers.state import State, States, last_valid
@@ -209,8 +210,8 @@ class SequenceModel(nn.Module):
         tokens = x.long()
         if self.vocabulary >= x.numel() or not getattr(self.blocks[0], "pointwise", False):
             return self.embedding(tokens)
-        assert isinstance(self.embedding, nn.Embedding)
-        return Tabulated(self.embedding.weight, tokens)
+        table = table_of(self.embedding)
+        return self.embedding(tokens) if table is None else Tabulated(table, tokens)
 
     def _split(self, state: States | None) -> list[Any]:
         parts = len(self.blocks) + (self.pool is not None)

@@ -26,6 +26,7 @@ from slicekit.layers.fused import quick_pass
 from slicekit.layers.initial_states import FirstInput, InitialState, Learned
 from slicekit.layers.log_ode import Places, open_window, places, run_windows
 from slicekit.layers.owned_tensors import OwnedTensors
+from slicekit.layers.plainness import repeats
 from slicekit.layers.slice_checks import check_input, check_started, in_range, warn_if_exploded
 from slicekit.layers.state import State, last_valid, nothing_after, prepend, without_steps
 from slicekit.layers.stepping import quick_step
@@ -35,8 +36,6 @@ from slicekit.paths.tabulated import densely, full_precision
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
 from slicekit.structures.base import normal
-
-DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 
 class SLiCE(nn.Module):
@@ -123,7 +122,8 @@ class SLiCE(nn.Module):
     @property
     def pointwise(self) -> bool:
         """Whether discrete tokens may come as `Tabulated`."""
-        return self.drive.pointwise and not _draws(self.drive)
+        drive = self.drive
+        return drive.pointwise and (not isinstance(drive, nn.Module) or repeats(drive))
 
     def forward(
         self,
@@ -445,10 +445,3 @@ def _structure_citations(structure: Structure) -> tuple[str, ...]:
     works = () if facts is None else facts.citations
     parts = structure.parts if isinstance(structure, DirectSum) else ()
     return (*works, *(key for part in parts for key in _structure_citations(part)))
-
-
-def _draws(drive: Drive) -> bool:
-    """Whether a drive has dropout at work, whose masks differ from position to position."""
-    if not isinstance(drive, nn.Module) or not drive.training:
-        return False
-    return any(isinstance(m, DROPOUT) and m.p > 0 for m in drive.modules())
