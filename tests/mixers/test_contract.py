@@ -8,6 +8,7 @@ from torch import Tensor
 
 from slicekit import SequenceModel, State, load, save
 from slicekit.layers import Block
+from slicekit.mixers.fields import Field
 from tests.mixers.market import MIXERS, every_graph, every_mixer
 
 BATCH, LENGTH = 3, 13
@@ -276,3 +277,17 @@ def test_a_few_steps_of_training_learn(name: str) -> None:
         optimiser.step()
         losses.append(loss.item())
     assert sum(losses[-5:]) / 5 < 0.75 * losses[0], losses[::10]
+
+
+@every_mixer
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["float64", "bfloat16"])
+def test_hooks_on_the_parts_of_a_mixer_are_called(name: str, dtype: torch.dtype) -> None:
+    mixer = make(name, dtype)
+    fields = [x for x in mixer.modules() if isinstance(x, Field)]  # their weights are read instead
+    inside = {part for field in fields for part in field.modules()}
+    parts = {part for part in mixer.modules() if not list(part.children())} - inside - {mixer}
+    heard = set()
+    for part in parts:
+        part.register_forward_hook(lambda part, *_: heard.add(part))
+    mixer(make_input(mixer, 3, dtype))
+    assert heard == parts

@@ -47,6 +47,9 @@ class Field(nn.Module):
         activations: one after each linear map; the last one acts on the rows.
         scale: what weights and biases are divided by at the start.
 
+    The weights of its maps are read, as they stand: derivatives are made from them, and the maps
+    themselves are not called. Parametrisations count therefore, and hooks do not.
+
     Example:
         >>> field = Field(4, 3, hidden=8, activations=[RELU, TANH])
         >>> field.prepare(torch.float32).rows(torch.zeros(2, 4)).shape

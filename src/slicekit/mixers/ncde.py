@@ -26,7 +26,7 @@ from slicekit.mixers.base import Mixer
 from slicekit.mixers.controls import Control, CubicHermite
 from slicekit.mixers.convolution import last_window
 from slicekit.mixers.fields import RELU, TANH, Field
-from slicekit.mixers.precision import linear_in
+from slicekit.mixers.precision import called_in
 from slicekit.mixers.solvers import FixedStep, Solver, check_solver, keep
 
 
@@ -108,7 +108,7 @@ class NCDE(Mixer):
             )
             if t == 0:
                 fresh = (seen == 0).unsqueeze(-1)
-                h = torch.where(fresh, linear_in(self.initial, x[:, 0]), h)
+                h = torch.where(fresh, called_in(self.initial, x[:, 0]), h)
                 step = keep(fresh.squeeze(-1), held_step, step)
             if lengths is not None:
                 over = lengths <= t

@@ -2,17 +2,21 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.func import functional_call
 
 
-def linear_in(layer: nn.Linear, x: Tensor) -> Tensor:
-    """A linear map in the dtype of its input: x (..., in_features) -> (..., out_features).
+def called_in(layer: nn.Module, x: Tensor) -> Tensor:
+    """A module in the dtype of its input, with its hooks and whatever else a call of it does.
 
-    >>> linear_in(nn.Linear(3, 2), torch.zeros(4, 3, dtype=torch.float64)).dtype
+    >>> called_in(nn.Linear(3, 2), torch.zeros(4, 3, dtype=torch.float64)).dtype
     torch.float64
     """
-    bias = None if layer.bias is None else layer.bias.to(x.dtype)
-    return functional.linear(x, layer.weight.to(x.dtype), bias)
+    cast = {
+        name: p.to(x.dtype)
+        for name, p in layer.named_parameters()
+        if p.is_floating_point() and p.dtype != x.dtype
+    }
+    return functional_call(layer, cast, (x,)) if cast else layer(x)
 
 
 def most_exact(device: torch.device) -> torch.dtype:

@@ -38,6 +38,7 @@ from slicekit.mixers.convolution import last_window
 from slicekit.mixers.heads import Steps, fold, unfold
 from slicekit.mixers.headwise import check_divides
 from slicekit.mixers.low_rank_map import LowRankMap
+from slicekit.mixers.precision import called_in
 from slicekit.mixers.rwkv7_start import EXPONENTS, Places, chosen_rank, uniform_map
 from slicekit.paths import mask_past_end
 from slicekit.scans import Outer
@@ -250,10 +251,7 @@ class RWKV7(Mixer):
 
     def _normalised(self, read: Tensor) -> Tensor:
         """Group norm of each element by itself, a group for each head."""
-        norm = self.norm
-        weight, bias = norm.weight.to(read.dtype), norm.bias.to(read.dtype)
-        flat = functional.group_norm(read.flatten(0, 1), self.heads, weight, bias, norm.eps)
-        return flat.unflatten(0, read.shape[:2])
+        return called_in(self.norm, read.flatten(0, 1)).unflatten(0, read.shape[:2])
 
     def _bonus(self, driven: Driven) -> Tensor:
         """The current element's own value, as receptance and key agree; (batch, length, width)."""

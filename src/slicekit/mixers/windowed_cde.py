@@ -27,7 +27,7 @@ from slicekit.layers.state import State
 from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.convolution import last_window
-from slicekit.mixers.precision import linear_in
+from slicekit.mixers.precision import called_in
 from slicekit.mixers.solvers import FixedStep, Solver, check_solver, keep
 from slicekit.paths import mask_past_end
 from slicekit.paths.cutting import OpenWindow, cut, ends
@@ -140,7 +140,7 @@ class WindowedCDE(Mixer):
             h, step = self.solver.integrate(lambda s, h, slope=slope: slope(h), h, step)
             over = k >= windows.counts
             if k == 0:
-                h = torch.where(fresh, linear_in(self.initial, x[:, 0]), h)
+                h = torch.where(fresh, called_in(self.initial, x[:, 0]), h)
                 step = keep(fresh.squeeze(-1), held_step, step)
                 over = over if lengths is None else over | (seen + lengths == 0)
             h = torch.where(over.unsqueeze(-1), held, h)

@@ -18,7 +18,7 @@ from slicekit.mixers.arguments import check_sizes
 from slicekit.mixers.base import Mixer
 from slicekit.mixers.headwise import depth_init, rounded_up, small_init
 from slicekit.mixers.mlstm import MLSTM
-from slicekit.mixers.precision import linear_in
+from slicekit.mixers.precision import called_in
 from slicekit.mixers.slstm import SLSTM, PowerLaw, Spaced
 from slicekit.paths import mask_past_end
 
@@ -53,8 +53,8 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., width) -> (..., width)."""
-        gate, value = linear_in(self.up, x).chunk(2, -1)
-        return linear_in(self.down, functional.gelu(gate) * value)
+        gate, value = called_in(self.up, x).chunk(2, -1)
+        return called_in(self.down, functional.gelu(gate) * value)
 
 
 class _PreNormBlock(nn.Module):
