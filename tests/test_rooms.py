@@ -9,7 +9,16 @@ SOURCE = Path(slicekit.__file__).parent
 
 BESIDE = {
     *("descriptions", "files", "suggestions", "figures", "locks", "devices", "handles", "checks"),
-    *("dispatch", "choices", "operators", "stored_files", "version", "citations", "machines"),
+    *(
+        "dispatch",
+        "choices",
+        "operators",
+        "stored_files",
+        "ties",
+        "version",
+        "citations",
+        "machines",
+    ),
 }
 """One idea each, for every room; they import each other alone."""
 

@@ -3,7 +3,8 @@
 One file holds both, the configuration in the safetensors header, with a digest. It is written to a
 temporary file and renamed, so that a file of that name is always whole. A configuration only names
 classes that slicekit knows, or that the caller of `load` hands over: loading a file runs no code
-from it.
+from it. Tensors that are one in the model (tied ones, or a block that occurs twice) are one again
+after loading.
 """
 
 import os
@@ -15,6 +16,7 @@ from torch import nn
 
 from slicekit.configurations import assemble, describe
 from slicekit.stored_files import read_stored, told, write_stored
+from slicekit.ties import checked_ties, tie, ties
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -27,12 +29,15 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
     Raises:
         TypeError: if it is no module, or a part of it can't be described (a module of yours inside
-            `Pointwise`, say); nothing is written then.
+            `Pointwise`, say), or a parameter shares memory with another tensor and is not the same;
+            nothing is written then.
         OSError: if it can't be written; an earlier file of that name stays as it is.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a SLiCE or another module")
-    write_stored(path, "model", {"model": describe(model, "model")}, model.state_dict())
+    tied = ties(model)
+    header = {"model": describe(model, "model")} | ({"ties": tied} if tied else {})
+    write_stored(path, "model", header, model.state_dict())
 
 
 def load(
@@ -64,6 +69,9 @@ def load(
     # The file may be a stranger's, and then a constructor may raise anything.
     try:
         model = assemble(configuration["model"], handed, tensors)
+        tied = checked_ties(model, configuration.get("ties", []))
     except Exception as error:
         raise ValueError(f"{path}: the model can't be built again: {told(error)}") from error
-    return model.to(device).eval()
+    model = model.to(device).eval()
+    tie(model, tied)  # last, because a move takes buffers apart
+    return model

@@ -37,6 +37,7 @@ from slicekit.estimators.solvers import Gradient, Ridge
 from slicekit.estimators.stacked import Member, Stacked
 from slicekit.estimators.windows import Windows
 from slicekit.stored_files import read_stored, told, write_stored
+from slicekit.ties import checked_ties, tie, ties
 
 OWN: dict[str, type] = {
     kind.__name__: kind for kind in (Recipe, SeriesNetwork, Max, Ridge, Gradient)
@@ -132,7 +133,8 @@ def _networks_apart(model: Networks, tensors: dict[str, Tensor]) -> dict[str, An
     for i, network in enumerate(model.networks):
         for name, x in network.state_dict().items():
             tensors[f"networks.{i}.{name}"] = x
-    return {
+    tied = [ties(x) for x in model.networks]
+    return ({"ties": tied} if any(tied) else {}) | {
         "preparation": _apart(model.features.preparation, "preparation", tensors),
         "windows": _apart(model.features.windows, "windows", tensors),
         "recipe": describe(model.recipe, "recipe"),
@@ -152,11 +154,14 @@ def _networks_together(
         _together(Windows, told["windows"], "windows", tensors),
     )
     networks = []
-    for i, described in enumerate(told["networks"]):
+    claimed = told.get("ties", [[] for _ in told["networks"]])
+    for i, (described, tied) in enumerate(zip(told["networks"], claimed, strict=True)):
         network = assemble(described, handed, _below(f"networks.{i}.", tensors))
         if not isinstance(network, SeriesNetwork):
             raise TypeError(f"it has a {type(network).__name__} as a network")
+        groups = checked_ties(network, tied)
         networks.append(network.to(find_device(device)).eval())
+        tie(network, groups)
     return Networks(features, tuple(networks), build(told["recipe"], handed), history)
 
 

@@ -8,6 +8,7 @@ loading a file runs no code from it.
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -121,7 +122,8 @@ def load(
             holds none, because it belongs to the data.
 
     Returns:
-        The model, with the file's numbers.
+        The model, with the file's numbers. Tensors that are one in torch are several here, with a
+        warning.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -140,9 +142,16 @@ def load(
         # Only shapes are made: a stranger's file takes no more memory than its tensors need.
         with blank():
             model = eqx.filter_eval_shape(lambda: build(header["model"], handed, most))
-        return with_arrays(model, stored)
+        model = with_arrays(model, stored)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: the model can't be built again: {error}") from error
+    if header.get("ties"):
+        warnings.warn(
+            f"{path} says which of its tensors are one ({header['ties']!r:.200}), and in JAX they "
+            "are several: outputs are the same, but further training is of another model",
+            stacklevel=2,
+        )
+    return model
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
