@@ -190,7 +190,11 @@ class LogODE(Flow):
             windows = Windows.none(increments, basis, self.window, before)
         regular = lengths is None and before is None and isinstance(self.window, int)
         counts = None if regular else windows.counts
-        return WindowSteps(self.lift(structure), parameters(basis), windows, counts)
+        lifted = {
+            name: x.to(increments) if x.is_floating_point() else x
+            for name, x in parameters(basis).items()  # made of none, they know no path
+        }
+        return WindowSteps(self.lift(structure), lifted, windows, counts)
 
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor

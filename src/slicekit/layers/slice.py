@@ -363,7 +363,9 @@ class SLiCE(nn.Module):
 
     def regularisation(self) -> Tensor:
         """Sum of the Frobenius norms of the structure's tensors, the paper's penalty."""
-        norms = [torch.linalg.vector_norm(x) for x in self.A.floating()]
+        norms = [torch.linalg.vector_norm(x) for x in self.A.trained()]
+        if not norms:
+            return next(self.parameters(), torch.empty(0)).new_zeros(())
         return torch.stack(norms).sum()
 
     def isometry_defect(self, x: Tensor | Tabulated, state: State | None = None) -> Tensor:

@@ -25,7 +25,7 @@ def check_input(layer: "SLiCE", x: Tensor | Tabulated, state: State | None) -> N
         check_floating("x", x)
     if x.shape[1] < 1:
         raise ValueError("x has length 0; an empty sequence has no steps")
-    held_in = layer.A.floating()[0].dtype
+    held_in = layer.A.held_in(x.dtype)
     if x.dtype != held_in and x.dtype not in HALF and held_in not in HALF:
         raise TypeError(f"x has dtype {x.dtype}, but the layer has {held_in}; expected one dtype")
     if state is None:

@@ -202,15 +202,16 @@ def _is_linear(mixer: nn.Module) -> bool:
     if isinstance(mixer, Mixer):
         return mixer.linear
     assert isinstance(mixer, SLiCE)
-    first = next(iter(mixer.A.floating()))
-    structure, flow, weights = mixer.structure, mixer.flow, mixer.A(first.dtype)
+    first = next(mixer.parameters(), torch.empty(0))
+    held_in = mixer.A.held_in(torch.get_default_dtype())
+    structure, flow, weights = mixer.structure, mixer.flow, mixer.A(held_in)
     channels = mixer.drive.channels(mixer.channels)
     with suppress(ValueError), torch.no_grad():
         if mixer.log_ode is not None:
             assert mixer.basis is not None
             weights, channels = structure.lift_parameters(weights, mixer.basis), mixer.basis.size
             structure, flow = mixer.log_ode.lift(structure), mixer.log_ode.flow
-        path = first.new_zeros(1, 1, channels)
+        path = first.new_zeros(1, 1, channels, dtype=held_in)
         leaves_of(Made(structure, resolve(structure, flow), weights, path))
         return True
     return False
@@ -284,7 +285,7 @@ def _going_on(module: Any, x: Any, before: list[Tensor] | None) -> State | None:
 
 def _started(layer: SLiCE, x: Any, previous: Tensor | None) -> State:
     """A state under which no element is special."""
-    real = next(iter(layer.A.floating())).dtype
+    real = layer.A.held_in(x.dtype)
     hidden = torch.zeros(x.shape[0], layer.structure.dim, dtype=real, device=x.device)
     tensors = {"hidden": hidden + _nothing_of_start(layer)}
     if layer.projective:
@@ -304,7 +305,7 @@ def _nothing_of_start(layer: SLiCE) -> Tensor:
     So its parameters have a gradient on every rank, zero on these: engines that spread parameters
     expect one.
     """
-    return 0 * torch.stack([x.sum() for x in layer.start.floating()]).sum()
+    return 0 * torch.stack([x.sum() for x in layer.start.trained()]).sum()
 
 
 class _Handed:

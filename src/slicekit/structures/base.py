@@ -233,7 +233,8 @@ class Structure(Description, Handled):
                 fixes the size of a whole step.
 
         Returns:
-            Floating tensors are to be trained, integer tensors (a sparsity pattern) are not.
+            Floating and complex tensors are to be trained, integer tensors (a sparsity pattern)
+            are not. There may be none: `combine` then follows the increments.
         """
 
     @abstractmethod
@@ -276,8 +277,8 @@ class Structure(Description, Handled):
         """
         if basis.depth == 1:
             return parameters
-        device = next(iter(parameters.values())).device
-        letters = torch.eye(basis.channels, dtype=_dtype(parameters), device=device)
+        given = next(iter(parameters.values()), torch.empty(0))
+        letters = torch.eye(basis.channels, dtype=_dtype(parameters), device=given.device)
         dense = self.combine(parameters, letters).as_dense()
         return {"blocks": brackets(dense, basis).unsqueeze(1)}
 
@@ -286,7 +287,7 @@ class Structure(Description, Handled):
         try:
             with torch.device("meta"):
                 return self.init(channels)
-        except (NotImplementedError, RuntimeError):  # an `init` that looks at its numbers
+        except Exception:  # an `init` that looks at its numbers, which then may raise anything
             with torch.random.fork_rng(devices=[]):
                 return {name: x.to("meta") for name, x in self.init(channels).items()}
 
@@ -299,7 +300,8 @@ class Structure(Description, Handled):
 
     def parameter_count(self, channels: int) -> int:
         """True number of trained parameters of A^1..A^channels (expected, where it is random)."""
-        return sum(x.numel() for x in self.blank(channels).values() if x.is_floating_point())
+        blank = self.blank(channels).values()
+        return sum(x.numel() for x in blank if x.is_floating_point() or x.is_complex())
 
     @abstractmethod
     def step_cost(self, channels: int) -> int:
@@ -336,7 +338,10 @@ def brackets(matrices: Tensor, basis: LieBasis) -> Tensor:
 
 
 def _dtype(parameters: Parameters) -> torch.dtype:
-    return next(x.dtype for x in parameters.values() if x.is_floating_point())
+    """Of the floating parameters, or else of the parts of complex ones, or torch's own."""
+    real = [x.dtype for x in parameters.values() if x.is_floating_point()]
+    parts = [x.dtype.to_real() for x in parameters.values() if x.is_complex()]
+    return next(iter(real + parts), torch.get_default_dtype())
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator | None = None) -> Tensor:
