@@ -93,6 +93,13 @@ def test_an_empty_batch_gives_an_empty_batch(initial: str) -> None:
 
 
 @every_structure
+def test_an_empty_batch_has_gradients_of_zero(name: str) -> None:
+    layer = SLiCE(3, STRUCTURES[name], scan=Chunked())
+    layer(torch.randn(0, 5, 3)).sum().backward()
+    assert all(x.grad is None or not x.grad.any() for x in layer.parameters())
+
+
+@every_structure
 def test_regularisation_is_the_sum_of_frobenius_norms(name: str) -> None:
     layer = make_layer(name, mode="affine")
     tensors = [x for key, x in layer.named_parameters() if key.startswith("A.")]

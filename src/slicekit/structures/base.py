@@ -360,7 +360,7 @@ def weighted_sum_pullback(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `weighted_sum` in the tensor and in the increments."""
     flat = increments.reshape(-1, increments.shape[-1])
-    rows = gradient.reshape(flat.shape[0], -1)
+    rows = gradient.reshape(flat.shape[0], tensor.shape[1:].numel())  # a batch may be empty
     in_tensor = (flat.t() @ rows).reshape(tensor.shape)
     in_increments = (rows @ tensor.reshape(tensor.shape[0], -1).t()).reshape(increments.shape)
     return in_tensor, in_increments
