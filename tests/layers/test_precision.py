@@ -1,11 +1,21 @@
 """Half precision is computed in float32 inside the recurrence; float64 is kept."""
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
 
-from slicekit import Block, Mean, SequenceModel, SLiCE, Wiring
+from slicekit import (
+    Block,
+    Diagonal,
+    Learned,
+    Mean,
+    SequenceModel,
+    SLiCE,
+    TimeAndInput,
+    Wiring,
+)
 from tests.layers.reference import (
     DRIVES,
     INITIALS,
@@ -33,6 +43,28 @@ def assert_rounded(found: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype)
     """A few roundings away, measured on the whole."""
     error = (found.float() - exact.float()).norm() / exact.float().norm()
     assert error < 4 * ROUNDING[dtype]
+
+
+@pytest.mark.parametrize("stepwise", [False, True], ids=["whole", "steps"])
+@every_half
+def test_states_that_overflow_when_they_are_given_out_are_told_of(
+    dtype: torch.dtype, stepwise: bool
+) -> None:
+    layer: Any = SLiCE(1, Diagonal(2), drive=TimeAndInput(1.0), initial=Learned()).to(dtype)
+    with torch.no_grad():
+        layer.A.values.fill_(1.0)
+        layer.start.state.fill_(1.0)
+    x = torch.zeros(1, 17, 1, dtype=dtype)  # after n steps, the state is 2^n
+    run = (lambda: run_steps(layer, x)) if stepwise else (lambda: layer(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(x[:, :15])
+        if dtype == torch.bfloat16:
+            run()
+            return
+    where = "" if stepwise else " after step 16 of 17"
+    with pytest.warns(RuntimeWarning, match=rf"beyond the range of torch.float16{where}\. Use"):
+        run()
 
 
 @every_half

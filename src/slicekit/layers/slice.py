@@ -247,7 +247,7 @@ class SLiCE(nn.Module):
         with autocast_off(x.device):
             states, final = self._trajectory(full_precision(x), state, lengths, scan or self.scan)
         plain = None if isinstance(states, Projective) else states
-        warn_if_exploded(self, final["hidden"], plain)
+        warn_if_exploded(self, final["hidden"], plain, given=given)
         if isinstance(states, Projective):
             return Projective(states.direction.to(given), states.log_norm), final
         return states.to(given), final

@@ -57,37 +57,50 @@ def check_started(layer: "SLiCE", state: State | None, lengths: Tensor) -> None:
             )
 
 
-def in_range(x: Tensor) -> bool:
-    """Whether the squares of all numbers are finite, and so is the norm after a layer."""
+def in_range(x: Tensor, given: torch.dtype | None = None) -> bool:
+    """Whether the squares of all numbers are finite, and so is the norm after a layer.
+
+    Args:
+        x: some states.
+        given: the dtype that they are given out in, whose range they have to keep too.
+    """
     low, high = x.aminmax()  # NaN if one of them is
-    return max(-low.item(), high.item()) < _largest(x.dtype)
+    return max(-low.item(), high.item()) < _largest(x.dtype, given or x.dtype)
 
 
 @lru_cache
-def _largest(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).max ** 0.5
+def _largest(dtype: torch.dtype, given: torch.dtype) -> float:
+    return min(torch.finfo(dtype).max ** 0.5, torch.finfo(given).max)
 
 
 def warn_if_exploded(
-    layer: "SLiCE", last: Tensor, states: Tensor | None = None, stacklevel: int = 6
+    layer: "SLiCE",
+    last: Tensor,
+    states: Tensor | None = None,
+    stacklevel: int = 6,
+    given: torch.dtype | None = None,
 ) -> None:
     """A linear recurrence that has left the range of its dtype stays out of it: look at the end.
 
-    A state whose square overflows is told of as well: the norm that follows it squares it.
+    A state whose square overflows is told of as well: the norm that follows it squares it. So is
+    one that overflows where it is given out in half precision.
 
     Args:
         layer: whose state it is.
         last: (batch, dim), the last state.
         states: (batch, length, dim), all of them, to say where it happened.
         stacklevel: of the warning.
+        given: the dtype that states are given out in, if it is another.
     """
     if not concrete(last) or last.device.type != "cpu" or last.numel() == 0:
         return
-    if in_range(last):
+    if in_range(last, given):
         return
-    largest = _largest(last.dtype)
+    largest = _largest(last.dtype, given or last.dtype)
     finite = bool(torch.isfinite(last).all())
     what = "so large that its square overflows" if finite else "no longer finite"
+    if finite and in_range(last):
+        what = f"beyond the range of {given}"
     where, smaller = "", "smaller increments"
     if states is not None and states.shape[1] > 1:
         inside = (states.abs() < largest).all(-1).all(0)
