@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,34 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from slicekit import Dense, Euler, Exponential, Orthogonal, solve
+from slicekit import (
+    Associative,
+    BlockDiagonal,
+    Chunked,
+    Dense,
+    Diagonal,
+    DirectSum,
+    Euler,
+    Exponential,
+    LogODE,
+    Orthogonal,
+    Recurrent,
+    SLiCE,
+    Tabulated,
+    solve,
+)
 from slicekit.flows import Flow, Natural, resolve
+from slicekit.native.kernel import Kind
+from slicekit.scans import lowering
+from slicekit.scans.lowering import Part, lower, lowers
+from slicekit.structures import (
+    BlockGenerator,
+    DiagonalGenerator,
+    DiagonalTransition,
+    Parameters,
+    Structure,
+)
+from slicekit.structures.base import weighted_sum
 from tests.market import NONLINEAR, STRUCTURES, make_parameters
 
 CHANNELS = 3
@@ -108,6 +136,112 @@ def test_without_a_flow_rotations_are_exponentiated_and_others_take_euler_steps(
         expected = named.transition(structure, parameters, increments).as_dense()
         actual = flow.transition(structure, parameters, increments).as_dense()
         assert torch.equal(actual, expected)
+
+
+@dataclass(frozen=True, eq=False)
+class Fading(DiagonalGenerator):
+    """Generators that choose their flow."""
+
+    def natural(self) -> DiagonalTransition:
+        return self.exponential()
+
+
+@dataclass(frozen=True)
+class Fades(Diagonal):
+    def combine(self, parameters: Parameters, increments: Tensor) -> DiagonalGenerator:
+        return Fading(super().combine(parameters, increments).values)
+
+
+@dataclass(frozen=True)
+class QuicklyFades(Fades):
+    """With Euler steps of its own, for those who name them."""
+
+    def euler(self, parameters: Parameters, increments: Tensor) -> DiagonalTransition:
+        return DiagonalTransition(1 + self.combine(parameters, increments).values)
+
+
+@dataclass(frozen=True)
+class Turns(Dense):
+    """Where I + A makes no sense, though its generators know nothing of it."""
+
+    exponential_only = True
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> BlockGenerator:
+        blocks = weighted_sum(increments, parameters["blocks"])
+        return BlockGenerator(blocks - blocks.mT)
+
+
+@dataclass(frozen=True)
+class Exact(BlockDiagonal):
+    """The same, said of a sum that is otherwise as it was."""
+
+    exponential_only = True
+
+
+@dataclass(frozen=True)
+class Chosen(Diagonal):
+    """A structure that chooses, whatever its generators say."""
+
+    def natural(self, parameters: Parameters, increments: Tensor) -> DiagonalTransition:
+        return self.combine(parameters, increments).exponential()
+
+
+OWN = [Fades(2), QuicklyFades(2), Turns(2), Exact(2, 1), Exact(blocks=[1, 1]), Chosen(2)]
+every_own = pytest.mark.parametrize("own", OWN, ids=lambda own: type(own).__name__)
+
+
+@pytest.mark.parametrize("scan", [None, Recurrent(), Associative(), Chunked(2)], ids=str)
+@every_own
+def test_a_generator_chooses_its_flow_alone_as_in_a_sum(own: Structure, scan: Any) -> None:
+    table, index = torch.randn(3, CHANNELS).double(), torch.tensor([[0, 2, 1, 1, 0]])
+    start = torch.randn(1, 4).double()
+    for structure in (own, DirectSum(own, Dense(2)), DirectSum(own, Orthogonal(2, 2))):
+        parameters = make_parameters(structure)
+        state = start[:, : structure.dim]
+        sums = isinstance(structure, DirectSum)
+        alone = structure.own(parameters)[0] if sums else parameters
+        expected, _ = solve(own, alone, table[index], start[:, :2], Exponential(), Recurrent())
+        for path in (table[index], Tabulated(table, index)):
+            states, _ = solve(structure, parameters, path, state, None, scan)
+            torch.testing.assert_close(states[..., :2], expected)
+
+
+@every_own
+def test_a_layer_steps_by_the_flow_of_its_generators(own: Structure) -> None:
+    layer = SLiCE(2, own).double()
+    x = torch.randn(2, 4, 2).double()
+    named = copy.deepcopy(layer)
+    named.flow = Exponential()
+    with torch.no_grad():
+        expected, state = named(x), None
+        torch.testing.assert_close(layer(x), expected)
+        for element, h in zip(x.unbind(1), expected.unbind(1), strict=True):
+            found, state = layer.step(element, state)
+            torch.testing.assert_close(found, h)
+
+
+def test_no_kernel_is_taken_for_a_flow_that_a_generator_chose() -> None:
+    before = dict(lowering._rules)
+
+    def rule(structure: Structure, exponential: bool) -> Part:
+        return Part(Kind.BLOCKS, structure.dim, ("values",), 1, exponential)
+
+    try:
+        lowers(Fades)(rule)
+        said = "there is no kernel for the flow that Fades takes by itself"
+        assert lower(Fades(2), resolve(Fades(2), None)) == said
+        for flow, exponential in ((Euler(), False), (Exponential(), True)):
+            (part,) = lower(Fades(2), flow)
+            assert isinstance(part, Part) and part.exponential is exponential
+    finally:
+        lowering._rules.clear()
+        lowering._rules.update(before)
+        lowering.generation += 1
+
+
+def test_windows_of_a_structure_without_euler_steps_take_none() -> None:
+    with pytest.raises(ValueError, match=r"flow=Euler\(\) with Turns"):
+        resolve(Turns(2), LogODE(2, 3, Euler()))
 
 
 def test_euler_is_refused_where_it_is_no_isometry() -> None:

@@ -227,14 +227,12 @@ class Natural(Flow):
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Tensor
     ) -> Transition:
-        """I + A(Δω), but exp(A(Δω)) for isometries."""
-        if self.is_euler(structure):
-            return structure.euler(parameters, increments)
-        return structure.combine(parameters, increments).natural()
+        """I + A(Δω), but exp(A(Δω)) for isometries, and a generator's own choice if it has one."""
+        return structure.natural(parameters, increments)
 
     def is_euler(self, structure: Structure) -> bool:
-        """Unless there is an isometry in it."""
-        return not structure.exponential_only
+        """Unless there is an isometry in it, or a generator that chooses."""
+        return structure.takes_euler_steps
 
 
 NATURAL = Natural()
@@ -269,5 +267,6 @@ def resolve(structure: Structure, flow: Flow | None) -> Flow:
             "Exponential(); leave flow=None"
         )
     if isinstance(flow, LogODE):
+        resolve(structure, flow.flow)
         resolve(flow.lift(structure), flow.flow)
     return flow

@@ -1,12 +1,17 @@
 """What every structure's generators and transitions must be able to do, against dense matrices."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
-from slicekit import Diagonal, DirectSum, Sparse
+from slicekit import BlockDiagonal, Dense, Diagonal, DirectSum, Sparse, solve
 from slicekit.citations import cite
-from slicekit.structures import Generator, Structure, Transition
+from slicekit.descriptions.base import Start
+from slicekit.paths import hall
+from slicekit.structures import BlockGenerator, Generator, Parameters, Structure, Transition
 from tests.market import (
     CHANNELS,
     NONLINEAR,
@@ -294,3 +299,102 @@ def test_rows_mix_within_blocks_and_with_no_others(name: str) -> None:
     largest = int(mixed.sum(-1).max())
     assert largest <= structure.largest_block <= structure.dim
     assert largest == structure.largest_block or isinstance(structure, Sparse)
+
+
+@dataclass(frozen=True)
+class Mixed(Diagonal):
+    """Another `combine`: neither diagonal nor linear any more."""
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:  # type: ignore[override]
+        values = super().combine(parameters, increments).values
+        return BlockGenerator((values.unsqueeze(-1) * values.unsqueeze(-2)).unsqueeze(-3))
+
+
+@dataclass(frozen=True)
+class StillDiagonal(Mixed):
+    """It says itself what it knows of its matrices."""
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:  # type: ignore[override]
+        return Diagonal.combine(self, parameters, 2 * increments)
+
+    @property
+    def commutes(self) -> bool:
+        return True
+
+
+def test_what_another_combine_makes_is_not_said_of_its_own() -> None:
+    assert Diagonal(3).commutes and Diagonal(3).largest_block == 1
+    assert not Mixed(3).commutes and Mixed(3).largest_block == 3 and not Mixed(3).bilinear
+    assert StillDiagonal(3).commutes and StillDiagonal(3).largest_block == 3
+
+
+def test_brackets_of_a_combine_that_is_not_linear_are_refused() -> None:
+    with pytest.raises(ValueError, match="combine is not linear in the increments, so it has no"):
+        Mixed(3).lift_parameters(Mixed(3).init(2), hall(2, 2))
+
+
+def test_a_mixin_that_knows_its_euler_steps_is_asked_for_them() -> None:
+    class Doubled:
+        def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+            given: Any = super()
+            return given.combine(parameters, 2 * increments)
+
+        def euler(self, parameters: Parameters, increments: Tensor) -> Transition:
+            given: Any = super()
+            return given.euler(parameters, 2 * increments)
+
+    @dataclass(frozen=True)
+    class Own(Doubled, Dense):
+        pass
+
+    parameters, increments = make_parameters(Dense(2)), torch.randn(4, CHANNELS).double()
+    dense = eye(2) + 2 * Dense(2).combine(parameters, increments).as_dense()
+    torch.testing.assert_close(Own(2).euler(parameters, increments).as_dense(), dense)
+
+
+def _with_gain(parameters: Parameters, channels: int) -> Parameters:
+    return parameters | {"gain": torch.full((channels,), 2.0)}
+
+
+@dataclass(frozen=True)
+class GainedBlocks(BlockDiagonal):
+    def init(self, channels: int, *given: Any, **named: Any) -> Parameters:
+        return _with_gain(super().init(channels, *given, **named), channels)
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+        own = {name: x for name, x in parameters.items() if name != "gain"}
+        return super().combine(own, parameters["gain"] * increments)
+
+
+@dataclass(frozen=True)
+class GainedSparse(Sparse):
+    def init(self, channels: int, *given: Any, **named: Any) -> Parameters:
+        return _with_gain(super().init(channels, *given, **named), channels)
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Any:
+        own = {name: x for name, x in parameters.items() if name != "gain"}
+        return super().combine(own, parameters["gain"] * increments)
+
+
+@pytest.mark.parametrize("own", [GainedBlocks(blocks=[2, 1]), GainedSparse(3, density=0.5)])
+def test_parameters_are_those_of_its_own_init(own: Structure) -> None:
+    parameters, path, start = own.init(2), torch.randn(1, 4, 2) / 4, torch.randn(1, 3)
+    assert own.blank(2).keys() == parameters.keys()
+    parent: Any = type(own).__mro__[1]
+    given = {"blocks": (2, 1)} if isinstance(own, BlockDiagonal) else {"dim": 3, "density": 0.5}
+    assert own.parameter_count(2) == parent(**given).parameter_count(2) + 2
+    plain = {name: x for name, x in parameters.items() if name != "gain"}
+    expected = solve(parent(**given), plain, 2 * path, start)[0]
+    torch.testing.assert_close(solve(own, parameters, path, start)[0], expected)
+
+
+def test_parameters_of_a_sum_start_as_it_says_itself() -> None:
+    @dataclass(frozen=True)
+    class Still(BlockDiagonal):
+        def starts(self, channels: int, increment: float = 1.0) -> dict[str, Start]:
+            starts = super().starts(channels, increment)
+            return {name: Start(start.shape, 0.0) for name, start in starts.items()}
+
+    parameters = Still(blocks=[2, 1]).init(2)
+    assert parameters.keys() == BlockDiagonal(blocks=[2, 1]).init(2).keys()
+    assert not any(x.any() for x in parameters.values())

@@ -6,6 +6,7 @@ begins: Gaussian, of a shape and a standard deviation.
 
 import math
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, ClassVar, NamedTuple
 
 from slicekit.descriptions.checks import check_size
@@ -61,6 +62,7 @@ class Description:
         exponential_only: whether I + A makes no sense here.
         has_isometries: whether some transition other than the identity is orthogonal.
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
+        linear_instead: where A(Δω) is not linear in Δω, and so has no brackets, what has.
     """
 
     facts: ClassVar[Facts] = Facts(
@@ -77,6 +79,7 @@ class Description:
     exponential_only: bool = False
     has_isometries: bool = True
     ragged: tuple[str, ...] = ()
+    linear_instead: str = ""
 
     def __post_init__(self) -> None:
         """Check the sizes."""
@@ -106,7 +109,14 @@ class Description:
             ValueError: if depth is below 1, or A(Δω) is not linear in Δω.
         """
         check_size("depth", depth)
-        return self if depth == 1 else self.bracketed
+        if depth == 1:
+            return self
+        if self.linear_instead:
+            raise ValueError(
+                f"{self!r} is not linear in its increments, so it has no brackets: use "
+                f"{self.linear_instead}, or depth=1"
+            )
+        return self.bracketed
 
     def composition_cost(self) -> int:
         """Multiplications of composing two transitions; dense unless the structure is closed."""
@@ -131,9 +141,26 @@ class Started(Description):
         return sum(math.prod(start.shape) for start in self.starts(channels).values())
 
 
-def no_brackets(description: object, instead: str) -> ValueError:
-    """The error for brackets of matrices that are not linear in Δω; another structure has them."""
-    return ValueError(
-        f"{description!r} is not linear in its increments, so it has no brackets: use {instead}, "
-        "or depth=1"
-    )
+def derive_anew(cls: type, root: type, method: str, derived: tuple[str, ...]) -> None:
+    """Where a class overrides a method, take what follows from it as the root has it.
+
+    What it inherits from a class with another such method is about that one; what the root says
+    holds for every one.
+
+    Args:
+        cls: a class that was just made.
+        root: the class that leaves the method open.
+        method: the name of it.
+        derived: names of methods and properties that follow from it.
+    """
+    own, left_open = getattr(cls, method), getattr(root, method)
+    newer = []
+    for base in cls.__mro__:
+        if getattr(base, method, own) not in (own, left_open):
+            break
+        newer.append(base)
+    else:
+        return
+    for name in derived:
+        if not any(name in vars(base) for base in newer):
+            setattr(cls, name, getattr_static(root, name))

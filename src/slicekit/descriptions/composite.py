@@ -24,13 +24,18 @@ class Composite(Started):
         """Fix the parts and what follows from them; called before `__post_init__` of the base."""
         parts = tuple(parts)
         prefixes = ("",) if len(parts) == 1 else tuple(f"part{i}_" for i in range(len(parts)))
+        kind = type(self)  # whose own word counts as well, where it is a user's
         ragged = [f"{p}{name}" for p, x in zip(prefixes, parts, strict=True) for name in x.ragged]
+        exponential_only = kind.exponential_only or any(x.exponential_only for x in parts)
+        linear_instead = (kind.linear_instead, *(x.linear_instead for x in parts))
+        # one part is enough: the others may be the identity meanwhile
+        has_isometries = kind.has_isometries and any(x.has_isometries for x in parts)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "prefixes", prefixes)
-        object.__setattr__(self, "ragged", tuple(ragged))
-        object.__setattr__(self, "exponential_only", any(x.exponential_only for x in parts))
-        # one part is enough: the others may be the identity meanwhile
-        object.__setattr__(self, "has_isometries", any(x.has_isometries for x in parts))
+        object.__setattr__(self, "ragged", (*kind.ragged, *ragged))
+        object.__setattr__(self, "exponential_only", exponential_only)
+        object.__setattr__(self, "linear_instead", next(filter(None, linear_instead), ""))
+        object.__setattr__(self, "has_isometries", has_isometries)
 
     def own(self, parameters: Mapping[str, Array]) -> list[dict[str, Array]]:
         """Each part's parameters under the part's own names."""

@@ -1,9 +1,9 @@
 """Products of generalised reflections, Π_k (I - β_k v_k v_k^T), as a description."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from slicekit.descriptions.base import Facts, Start, Started, no_brackets
+from slicekit.descriptions.base import Facts, Start, Started
 from slicekit.descriptions.checks import check_size
 
 
@@ -14,6 +14,7 @@ class Householder(Started):
     dim: int
     count: int
     scale: float = field(default=1.0, kw_only=True)
+    linear_instead = "DPLR"
     facts: ClassVar[Facts] = Facts(
         model="Householder products",
         matrix="Π (I - β v vᵀ) - I",
@@ -39,15 +40,6 @@ class Householder(Started):
         """
         size = self.scale / (increment * (channels * self.dim) ** 0.5)
         return {"vectors": Start((channels, self.count, self.dim), size)}
-
-    @property
-    def bracketed(self) -> Any:
-        """Nowhere: a product of reflections is not linear in Δω.
-
-        Raises:
-            ValueError: always.
-        """
-        raise no_brackets(self, "DPLR")
 
     def step_cost(self, channels: int) -> int:
         """One product for the vectors, those between them, and their action."""

@@ -1,7 +1,7 @@
 """Diagonal plus low rank, linear in Δω or jointly quadratic, as descriptions."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from slicekit.descriptions.base import Facts, Start, Started
 from slicekit.descriptions.checks import check_rank
@@ -58,6 +58,7 @@ class JointDPLR(Started):
     dim: int
     rank: int
     scale: float = field(default=1.0, kw_only=True)
+    linear_instead = "DPLR"
     facts: ClassVar[Facts] = Facts(
         model="joint DPLR-SLiCE",
         matrix="D(ω) + U(ω) V(ω)ᵀ",
@@ -79,17 +80,6 @@ class JointDPLR(Started):
     def starts(self, channels: int, increment: float = 1.0) -> dict[str, Start]:
         """Gaussian {"diagonal": (channels, dim), "left" and "right": (channels, dim, rank)}."""
         return _starts(channels, self.dim, self.rank, self.scale)
-
-    @property
-    def bracketed(self) -> Any:
-        """Nowhere: A(Δω) is quadratic, so there are no A^i to take brackets of.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            f"{self!r} is quadratic in its increments, so it has no brackets: use DPLR, or depth=1"
-        )
 
     def step_cost(self, channels: int) -> int:
         """Three products for D, U and V, and their action."""

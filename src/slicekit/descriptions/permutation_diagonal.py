@@ -1,9 +1,9 @@
 """One non-zero number a column: permutations and other maps of the rows, times a diagonal."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from slicekit.descriptions.base import Facts, Start, no_brackets
+from slicekit.descriptions.base import Facts, Start
 from slicekit.descriptions.blocks import Blocks
 from slicekit.descriptions.checks import check_positive
 
@@ -15,6 +15,7 @@ class PermutationDiagonal(Blocks):
     scale: float = field(default=0.1, kw_only=True)
     stay: float = field(default=0.1, kw_only=True)
     angle: float = field(default=0.02, kw_only=True)
+    linear_instead = "BlockDiagonal"
     facts: ClassVar[Facts] = Facts(
         model="PD-SSM",
         matrix="P diag(d), one-hot P",
@@ -44,15 +45,6 @@ class PermutationDiagonal(Blocks):
             "logits": Start((*shape, self.block), self.scale * whole),
             "angles": Start(shape, self.angle * whole),
         }
-
-    @property
-    def bracketed(self) -> Any:
-        """Nowhere: which number of a column is the one is not linear in Δω.
-
-        Raises:
-            ValueError: always.
-        """
-        raise no_brackets(self, "BlockDiagonal")
 
     def step_cost(self, channels: int) -> int:
         """One product for the logits and angles, and one number a column for the state."""

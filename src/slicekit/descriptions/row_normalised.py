@@ -1,9 +1,9 @@
 """Blocks whose rows have an absolute sum of at most one, as a description."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from slicekit.descriptions.base import Facts, no_brackets
+from slicekit.descriptions.base import Facts
 from slicekit.descriptions.blocks import Blocks
 
 
@@ -11,6 +11,7 @@ from slicekit.descriptions.blocks import Blocks
 class RowNormalised(Blocks):
     """Blocks of I + B(Δω), rows divided by their absolute sums; see `slicekit.RowNormalised`."""
 
+    linear_instead = "BlockDiagonal"
     facts: ClassVar[Facts] = Facts(
         model="BD-LRU",
         matrix="rows of BlockDiag(I + B), |row| <= 1",
@@ -23,12 +24,3 @@ class RowNormalised(Blocks):
         efficient="tokens",
         citations=("dubinin2026statemixing",),
     )
-
-    @property
-    def bracketed(self) -> Any:
-        """Nowhere: rows that are divided by their sums are not linear in Δω.
-
-        Raises:
-            ValueError: always.
-        """
-        raise no_brackets(self, "BlockDiagonal")

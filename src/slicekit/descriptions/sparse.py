@@ -61,11 +61,15 @@ class Sparse(Started):
 
     def starts(self, channels: int, increment: float = 1.0) -> dict[str, Start]:
         """{"values": (expected,)}; which entries are kept is drawn with them."""
-        return {"values": Start((self.parameter_count(channels),), self.std)}
+        return {"values": Start((self.expected(channels),), self.std)}
+
+    def expected(self, channels: int) -> int:
+        """Expected number of kept entries of A^1..A^channels."""
+        return round(channels * self.dim**2 * self.probability)
 
     def parameter_count(self, channels: int) -> int:
         """Expected number of kept entries."""
-        return round(channels * self.dim**2 * self.probability)
+        return self.expected(channels)
 
     def step_cost(self, channels: int) -> int:
         """One multiplication for each kept entry, and the action."""

@@ -147,13 +147,11 @@ class Natural(Flow):
     def transition(
         self, structure: Structure, parameters: Parameters, increments: Array
     ) -> Transition:
-        """I + A(Δω), but exp(A(Δω)) for isometries."""
-        if self.is_euler(structure):
-            return structure.euler(parameters, increments)
-        return structure.combine(parameters, increments).natural()
+        """I + A(Δω), but exp(A(Δω)) for isometries, and a generator's own choice if it has one."""
+        return structure.natural(parameters, increments)
 
     def is_euler(self, structure: Structure) -> bool:
-        """Unless there is an isometry in it."""
+        """Of a structure of slicekit's own: unless there is an isometry in it."""
         return not structure.exponential_only
 
 
@@ -174,5 +172,6 @@ def resolve(structure: Structure, flow: Flow | None) -> Flow:
             "Exponential(); leave flow=None"
         )
     if isinstance(flow, LogODE):
+        resolve(structure, flow.flow)
         resolve(flow.lift(structure), flow.flow)
     return flow

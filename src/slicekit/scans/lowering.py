@@ -120,7 +120,10 @@ def _lower(structure: Structure, flow: Flow) -> Lowered:
         rule = _rules.get(type(leaf))
         if rule is None:
             return f"there is no kernel for {type(leaf).__name__}"
-        part = rule(leaf, not flow.is_euler(leaf))
+        euler = flow.is_euler(leaf)
+        if type(flow) is Natural and not euler and not leaf.exponential_only:
+            return f"there is no kernel for the flow that {type(leaf).__name__} takes by itself"
+        part = rule(leaf, not euler)
         names = tuple(prefix + name for name in part.names)
         parts.append(replace(part, names=names, said=type(leaf).__name__))
     return tuple(parts)

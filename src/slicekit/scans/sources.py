@@ -26,6 +26,7 @@ from slicekit.structures import (
     SumTransition,
     Transition,
 )
+from slicekit.structures.base import OURS
 
 Pullback = Callable[[tuple[Tensor, ...]], None]
 
@@ -115,10 +116,6 @@ def _bytes(matrices: Matrices) -> int:
 
 def _has_gradient(x: Tensor) -> bool:
     return x.is_floating_point() or x.is_complex()
-
-
-OURS = "slicekit."
-"""Where our own structures and flows are defined."""
 
 
 def _is_ours(structure: Structure) -> bool:

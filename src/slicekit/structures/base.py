@@ -22,12 +22,19 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from slicekit.descriptions.base import Description, Started
-from slicekit.dispatch import vjp
-from slicekit.handles import Handled
+from slicekit.checks import concrete
+from slicekit.descriptions.base import Description, Started, derive_anew
+from slicekit.dispatch import plain_torch, vjp
+from slicekit.handles import Handled, recall
 from slicekit.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Tensor]
+
+OURS = "slicekit."
+"""Where our own structures and flows are defined."""
+
+LINEAR = 1e-3
+"""How far from linear a `combine` may be, relative to its matrices: far above rounding."""
 
 DENSE_DEFECT, DEFECT_PROBES = 32, 16
 """The largest dim at which M^* M is looked at whole, and by how many vectors otherwise."""
@@ -192,6 +199,11 @@ class Generator(Matrices):
         """The flow that a structure takes when the user names none."""
         return self.euler()
 
+    @property
+    def takes_euler_steps(self) -> bool:
+        """Whether `natural` is known to be I + A: not where a subclass has its own."""
+        return type(self).natural is Generator.natural
+
     def bracket(self, other: "Generator") -> "Generator":
         """[self, other] = other · self - self · other, as vector fields.
 
@@ -207,18 +219,33 @@ class Generator(Matrices):
         return torch.linalg.matrix_norm(self.as_dense())
 
 
+FROM_COMBINE = ("euler", "natural", "takes_euler_steps", "bilinear", "pullback", "lift_parameters")
+FROM_COMBINE += ("commutes", "bracketed", "largest_block")
+FROM_INIT = ("blank", "parameter_count")
+"""What a structure says of the matrices that `combine` makes, and of what `init` draws."""
+
+
 class Structure(Description, Handled):
     """A frozen description of what A^1..A^dω look like; it holds no tensors.
 
     A new structure is one subclass, a frozen dataclass with a field `dim` and the abstract methods;
-    the generator that `combine` returns may be one of slicekit's own.
+    the generator that `combine` returns may be one of slicekit's own. A subclass of a structure
+    that overrides `combine` or `init` alone is right by itself: what the other says of its own
+    matrices or parameters, to be faster, is not inherited.
 
     Attributes:
         dim: d_h, the size of the state.
         exponential_only: whether I + A makes no sense here.
         has_isometries: whether some transition other than the identity is orthogonal.
         ragged: names of parameters whose number of elements is random (a sparsity pattern).
+        linear_instead: where A(Δω) is not linear in Δω, and so has no brackets, what has.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep nothing that is about another `combine` or `init`."""
+        super().__init_subclass__(**kwargs)
+        derive_anew(cls, Structure, "combine", FROM_COMBINE)
+        derive_anew(cls, Structure, "init", FROM_INIT)
 
     @abstractmethod
     def init(
@@ -245,6 +272,24 @@ class Structure(Description, Handled):
         """I + A(Δω); a structure may make it with less traffic than through `combine`."""
         return self.combine(parameters, increments).euler()
 
+    def natural(self, parameters: Parameters, increments: Tensor) -> Transition:
+        """What it takes when the user names no flow: its generator's choice."""
+        if type(self).euler is not Structure.euler and self.takes_euler_steps:
+            return self.euler(parameters, increments)
+        generator = self.combine(parameters, increments)
+        if self.exponential_only and generator.takes_euler_steps:
+            return generator.exponential()
+        return generator.natural()
+
+    @property
+    def takes_euler_steps(self) -> bool:
+        """Whether `natural` is known to be I + A."""
+        if type(self).natural is not Structure.natural:
+            return False
+        if self.exponential_only or type(self).combine.__module__.startswith(OURS):
+            return not self.exponential_only
+        return _takes_euler_steps(self.key)
+
     @property
     def bilinear(self) -> bool:
         """Whether `pullback` is known: A is bilinear, a tensor a parameter, and so is I + A."""
@@ -253,7 +298,9 @@ class Structure(Description, Handled):
     def computes_as(self, cls: "type[Structure]") -> bool:
         """Whether it makes generators and transitions as `cls` does, and is no change of it."""
         kind = type(self)
-        return kind.combine is cls.combine and kind.euler is cls.euler
+        made = kind.combine is cls.combine and kind.euler is cls.euler
+        by_itself = kind.natural is cls.natural and kind.exponential_only == cls.exponential_only
+        return made and by_itself
 
     def pullback(
         self, parameters: Parameters, increments: Tensor, gradients: tuple[Tensor, ...]
@@ -274,13 +321,30 @@ class Structure(Description, Handled):
         Args:
             parameters: of A^1..A^channels.
             basis: of the free Lie algebra over as many letters; β is its size.
+
+        Raises:
+            ValueError: if a `combine` that is not slicekit's is seen not to be linear in Δω.
         """
         if basis.depth == 1:
             return parameters
         given = next(iter(parameters.values()), torch.empty(0))
         letters = torch.eye(basis.channels, dtype=_dtype(parameters), device=given.device)
         dense = self.combine(parameters, letters).as_dense()
+        if not type(self).combine.__module__.startswith(OURS) and concrete(dense):
+            self._check_linear(parameters, dense.detach())
         return {"blocks": brackets(dense, basis).unsqueeze(1)}
+
+    @torch.no_grad()
+    def _check_linear(self, parameters: Parameters, dense: Tensor) -> None:
+        """Raise unless A(Δω) of one Δω is Σ_i Δω^i A^i; dense (channels, dim, dim) are the A^i."""
+        increment = torch.linspace(-1, 2, len(dense)).to(dense)
+        moved = self.combine(parameters, increment).as_dense()
+        error = (moved - torch.tensordot(increment, dense, 1)).abs().amax()
+        if error > LINEAR * (moved.abs().amax() + dense.abs().amax()):
+            raise ValueError(
+                f"{self!r}: combine is not linear in the increments, so it has no brackets: use "
+                "depth=1"
+            )
 
     def blank(self, channels: int) -> Parameters:
         """Parameters without data: their names, shapes and dtypes; nothing random is drawn."""
@@ -311,12 +375,32 @@ class Structure(Description, Handled):
 class Drawn(Started, Structure):
     """A structure whose parameters are drawn as its description says they start."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep nothing that is about other `starts`."""
+        super().__init_subclass__(**kwargs)
+        derive_anew(cls, Drawn, "starts", ("init", *FROM_INIT))
+
     def init(
         self, channels: int, generator: torch.Generator | None = None, *, increment: float = 1.0
     ) -> Parameters:
         """Gaussian parameters, of the shapes and standard deviations of `starts`."""
         starts = self.starts(channels, increment)
         return {name: normal(start.shape, start.std, generator) for name, start in starts.items()}
+
+
+@torch.compiler.assume_constant_result
+def _takes_euler_steps(key: str) -> bool:
+    """Whether the generators of the structure with that key do: one of them is looked at."""
+    structure: Structure = recall(key)
+    known = structure.handle.known if structure.handle.shared else {}
+    if "takes_euler_steps" not in known:
+        with plain_torch(), torch.random.fork_rng(devices=[]):
+            try:
+                generator = structure.combine(structure.blank(1), torch.zeros(1, 1, device="meta"))
+            except (NotImplementedError, RuntimeError, TypeError):  # it looks at its numbers
+                generator = structure.combine(structure.init(1), torch.zeros(1, 1))
+        known["takes_euler_steps"] = generator.takes_euler_steps
+    return known["takes_euler_steps"]
 
 
 def brackets(matrices: Tensor, basis: LieBasis) -> Tensor:

@@ -132,6 +132,12 @@ class SumGenerator(_Sum, Generator):
         """Every part's own natural flow."""
         return self._each(lambda part: part.natural())
 
+    @property
+    def takes_euler_steps(self) -> bool:
+        """Whether every part does, unless a subclass has a choice of its own."""
+        parts = type(self).natural is SumGenerator.natural
+        return parts and all(part.takes_euler_steps for part in self.parts)
+
     def bracket(self, other: Generator) -> Generator:
         """Part by part, where both have the same parts."""
         if isinstance(other, SumGenerator) and [p.dim for p in other.parts] == [
@@ -144,6 +150,10 @@ class SumGenerator(_Sum, Generator):
     def norm_bound(self) -> Tensor:
         """The largest of the parts' bounds."""
         return torch.stack([part.norm_bound() for part in self.parts]).amax(0)
+
+
+def _beside(transitions: list[Transition]) -> Transition:
+    return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
 
 
 class Composite(descriptions.Composite, Drawn):
@@ -178,7 +188,22 @@ class Composite(descriptions.Composite, Drawn):
         """I + A(Δω) in every part."""
         owned = zip(self.parts, self.own(parameters), strict=True)
         transitions = [part.euler(theta, increments) for part, theta in owned]
-        return transitions[0] if len(transitions) == 1 else SumTransition(tuple(transitions))
+        return _beside(transitions)
+
+    def natural(self, parameters: Parameters, increments: Tensor) -> Transition:
+        """Every part's own choice."""
+        if self.takes_euler_steps:
+            return self.euler(parameters, increments)
+        if type(self).exponential_only:
+            return self.combine(parameters, increments).exponential()
+        owned = zip(self.parts, self.own(parameters), strict=True)
+        return _beside([part.natural(theta, increments) for part, theta in owned])
+
+    @property
+    def takes_euler_steps(self) -> bool:
+        """Whether every part does, unless a subclass says otherwise of the whole."""
+        parts = type(self).natural is Composite.natural and not self.exponential_only
+        return parts and all(part.takes_euler_steps for part in self.parts)
 
     def beside(self, parts: list[Structure]) -> "DirectSum":
         """Those parts side by side."""

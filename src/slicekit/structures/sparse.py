@@ -52,14 +52,14 @@ class Sparse(descriptions.Sparse, Drawn):
         """{"values": (kept,), "places": (kept,) integers into (channels, dim, dim)}."""
         kept = torch.rand(channels * self.dim**2, generator=generator) < self.probability
         if kept.is_meta:  # where there is nothing to draw
-            return self.blank(channels)
+            return Sparse.blank(self, channels)
         places = kept.nonzero().squeeze(1)
         values = normal((places.numel(),), self.std, generator)
         return {"values": values, "places": places}
 
     def blank(self, channels: int) -> Parameters:
         """As expected; the true number of kept entries is random."""
-        kept = self.parameter_count(channels)
+        kept = self.expected(channels)
         meta = torch.device("meta")
         places = torch.empty(kept, dtype=torch.int64, device=meta)
         return {"values": torch.empty(kept, device=meta), "places": places}

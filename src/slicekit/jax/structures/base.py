@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from slicekit.descriptions.base import Description, Started
+from slicekit.descriptions.base import Description, Started, derive_anew
 from slicekit.jax.paths.lie_bases import LieBasis
 
 Parameters = dict[str, Array]
@@ -125,6 +125,11 @@ class Generator(Matrices):
         """The flow that a structure takes when the user names none."""
         return self.euler()
 
+    @property
+    def takes_euler_steps(self) -> bool:
+        """Whether `natural` is known to be I + A: not where a subclass has its own."""
+        return type(self).natural is Generator.natural
+
     def bracket(self, other: "Generator") -> "Generator":
         """[self, other] = other · self - self · other, as vector fields.
 
@@ -140,12 +145,26 @@ class Generator(Matrices):
         return jnp.linalg.norm(self.as_dense(), axis=(-2, -1))
 
 
+FROM_COMBINE = ("euler", "natural", "lift_parameters", "commutes", "bracketed", "largest_block")
+FROM_INIT = ("shapes",)
+"""What a structure says of the matrices that `combine` makes, and of what `init` draws."""
+
+
 class Structure(Description, ABC):
     """A frozen description of what A^1..A^dω look like; it holds no arrays.
 
     A new structure is one subclass, a frozen dataclass with a field `dim` and the abstract methods;
-    the generator that `combine` returns may be one of slicekit's own.
+    the generator that `combine` returns may be one of slicekit's own. A subclass of a structure
+    that overrides `combine` or `init` alone is right by itself: what the other says of its own
+    matrices or parameters, to be faster, is not inherited.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep nothing that is about another `combine` or `init`."""
+        super().__init_subclass__(**kwargs)
+        derive_anew(cls, Structure, "combine", FROM_COMBINE)
+        derive_anew(cls, Structure, "euler", ("natural",))
+        derive_anew(cls, Structure, "init", FROM_INIT)
 
     @abstractmethod
     def init(self, channels: int, key: Array, *, increment: float = 1.0) -> Parameters:
@@ -169,6 +188,17 @@ class Structure(Description, ABC):
         """I + A(Δω)."""
         return self.combine(parameters, increments).euler()
 
+    def natural(self, parameters: Parameters, increments: Array) -> Transition:
+        """What it takes when the user names no flow: its generator's choice."""
+        generator = self.combine(parameters, increments)
+        if not generator.takes_euler_steps:
+            return generator.natural()
+        if self.exponential_only:
+            return generator.exponential()
+        if type(self).euler is Structure.euler:
+            return generator.euler()
+        return self.euler(parameters, increments)
+
     @property
     def bracketed(self) -> Any:
         """Where the brackets of its matrices live: itself where it is closed under them."""
@@ -191,7 +221,10 @@ class Structure(Description, ABC):
 
     def shapes(self, channels: int) -> dict[str, tuple[int, ...]]:
         """The shapes of the parameters by name; nothing random is drawn."""
-        made = jax.eval_shape(lambda key: self.init(channels, key), jax.random.key(0))
+        from slicekit.jax.structures.sparse import blank
+
+        with blank():
+            made = jax.eval_shape(lambda key: self.init(channels, key), jax.random.key(0))
         return {name: x.shape for name, x in made.items()}
 
     @abstractmethod
@@ -201,6 +234,11 @@ class Structure(Description, ABC):
 
 class Drawn(Started, Structure):
     """A structure whose parameters are drawn as its description says they start."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep nothing that is about other `starts`."""
+        super().__init_subclass__(**kwargs)
+        derive_anew(cls, Drawn, "starts", ("init", *FROM_INIT))
 
     def init(self, channels: int, key: Array, *, increment: float = 1.0) -> Parameters:
         """Gaussian parameters, of the shapes and standard deviations of `starts`."""

@@ -62,7 +62,7 @@ class Sparse(descriptions.Sparse, Drawn):
         How many are kept is random, so this can't be traced by `jax.jit`.
         """
         if _blank.get():
-            size = (self.parameter_count(channels),)
+            size = (self.expected(channels),)
             return {"values": jnp.zeros(size), "places": jnp.zeros(size, int)}
         chosen, drawn = jax.random.split(key)
         kept = jax.random.uniform(chosen, (channels * self.dim**2,)) < self.probability
@@ -72,7 +72,7 @@ class Sparse(descriptions.Sparse, Drawn):
 
     def shapes(self, channels: int) -> dict[str, tuple[int, ...]]:
         """As expected; the true number of kept entries is random."""
-        kept = (self.parameter_count(channels),)
+        kept = (self.expected(channels),)
         return {"values": kept, "places": kept}
 
     def combine(self, parameters: Parameters, increments: Array) -> SparseGenerator:
