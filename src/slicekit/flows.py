@@ -67,7 +67,12 @@ class Euler(Flow):
 
 @dataclass(frozen=True)
 class Exponential(Flow):
-    """exp(A(Δω)), exact to rounding.
+    """exp(A(Δω)), exact to rounding of the state that it is applied to.
+
+    Kernels (`Native`, `SLiCE.step` and what `scan=None` chooses on a CPU) compute h + (exp(A) - I)
+    h: a step errs by a few roundings of |h|, also where exp(A) h is far smaller. In float32 the
+    error relative to |exp(A) h| is 2e-3 at A = -12 and 1 from A = -18 on. `Recurrent`, `Chunked`
+    and `Associative` form exp(A) itself, and err by roundings of exp(A) h.
 
     Args:
         substeps: only for structures that are not closed, where exp(A) h is summed as a series in

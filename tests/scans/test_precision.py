@@ -1,10 +1,28 @@
-"""Half precision and autocast: computed in float32, returned in the increments' dtype."""
+"""Half precision and autocast: computed in float32, returned in the increments' dtype.
+
+And how far an exponential that all but forgets is from exact.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
 
-from slicekit import Associative, Chunked, Exponential, Projective, Recurrent, Tabulated, solve
+from slicekit import (
+    Associative,
+    BlockDiagonal,
+    Chunked,
+    Diagonal,
+    Exponential,
+    Projective,
+    Recurrent,
+    Tabulated,
+    solve,
+)
 from slicekit.scans import Scan
+from slicekit.structures import Generator, Parameters, Structure
 from tests.market import CHANNELS, STRUCTURES, every_structure, make_parameters
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -101,3 +119,82 @@ def test_half_precision_projective_states_keep_their_norm_in_single() -> None:
     assert states.direction.dtype == torch.bfloat16
     assert states.log_norm.dtype == last.log_norm.dtype == last.direction.dtype == torch.float32
     torch.testing.assert_close(states.log_norm, expected.log_norm, rtol=1e-2, atol=1e-2)
+
+
+FORGETTING = [-1.0, -4.0, -8.0, -12.0, -15.0, -18.0, -30.0, -60.0]
+FEW = 4
+EPS = torch.finfo(torch.float32).eps
+
+
+@dataclass(frozen=True)
+class OwnBlocks(BlockDiagonal):
+    """No kernel knows them; by tokens, one is given exp(A) - I."""
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+        return super().combine(parameters, increments)
+
+
+BLOCKS: list[Structure] = [Diagonal(6), BlockDiagonal(6, 3), OwnBlocks(6, 3)]
+
+
+def one_step(structure: Structure, leaves: list[Tensor], run: Callable) -> list[Tensor]:
+    """h, and the gradients of the product of h with given numbers in A, Δω and h_0."""
+    a, table, start, weights = leaves
+    trained = [x.clone().requires_grad_() for x in (a, table, start)]
+    h = run(structure, *trained)
+    gradients = torch.autograd.grad((h * weights).sum(), trained)
+    return [h.detach().double(), *(g.double() for g in gradients)]
+
+
+def by_dense(structure: Structure, a: Tensor, table: Tensor, h: Tensor) -> Tensor:
+    (name,) = structure.blank(1)
+    dense = structure.combine({name: a}, table[:1]).as_dense()
+    return (torch.matrix_exp(dense) @ h.unsqueeze(-1)).squeeze(-1)
+
+
+def by_scan(scan: Scan | None, tokens: bool) -> Callable:
+    def run(structure: Structure, a: Tensor, table: Tensor, h: Tensor) -> Tensor:
+        (name,) = structure.blank(1)
+        path = Tabulated(table, torch.zeros(4, 1, dtype=torch.int64))
+        steps = path if tokens else path.dense()
+        return solve(structure, {name: a}, steps, h, Exponential(), scan)[1]
+
+    return run
+
+
+def rates(structure: Structure, coupled: bool) -> Tensor:
+    """One matrix near the unit matrix, or that itself."""
+    (start,) = structure.init(1, torch.Generator().manual_seed(2)).values()
+    unit = torch.eye(start.shape[-1]).expand(start.shape) if start.ndim > 2 else 0 * start + 1
+    return unit + 0.05 * coupled * start
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["steps", "tokens"])
+@pytest.mark.parametrize("rate", FORGETTING)
+@pytest.mark.parametrize("structure", BLOCKS, ids=lambda structure: type(structure).__name__)
+def test_an_exponential_errs_by_a_few_roundings_of_the_state_it_moves(
+    structure: Structure, rate: float, tokens: bool
+) -> None:
+    random = torch.Generator().manual_seed(1)
+    start, weights = (torch.rand(4, 6, generator=random) * 2 - 1 for _ in range(2))
+    leaves = [rates(structure, True), torch.full((1, 1), rate), start, weights]
+    expected = one_step(structure, [x.double() for x in leaves], by_dense)
+    found = one_step(structure, leaves, by_scan(None, tokens))
+    sizes = [1.0, 4 * abs(rate), 4 * 6, 1.0]  # of h and of sums of products with it
+    for ours, theirs, size in zip(found, expected, sizes, strict=True):
+        assert (ours - theirs).abs().max() <= FEW * EPS * size
+
+
+@every_scan
+@pytest.mark.parametrize("rate", FORGETTING)
+@pytest.mark.parametrize("structure", BLOCKS, ids=lambda structure: type(structure).__name__)
+def test_scans_in_torch_keep_what_an_exponential_leaves(
+    structure: Structure, rate: float, scan: Scan
+) -> None:
+    start = torch.rand(4, 6, generator=torch.Generator().manual_seed(1)) + 0.5
+    leaves = [rates(structure, False), torch.full((1, 1), rate), start, start]
+    expected = one_step(structure, [x.double() for x in leaves], by_dense)
+    found = one_step(structure, leaves, by_scan(scan, False))
+    for place in (0, 3):
+        error = (found[place] - expected[place]).abs()
+        assert (error <= FEW * EPS * expected[place].abs()).all()

@@ -55,7 +55,10 @@ class Euler(Flow):
 
 @dataclass(frozen=True)
 class Exponential(Flow):
-    """exp(A(Δω)), exact to rounding.
+    """exp(A(Δω)), exact to rounding of the state that it is applied to.
+
+    As in torch, kernels (`Native`) err by a few roundings of |h|, also where exp(A) h is far
+    smaller; the other scans by roundings of exp(A) h.
 
     Args:
         substeps: only for structures that are not closed, where exp(A) h is summed as a series in
