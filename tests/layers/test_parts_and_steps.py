@@ -1,11 +1,19 @@
 """Whole = parts = steps: a layer gives the same however its sequence is cut."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
-from slicekit import FirstInput, State
+from slicekit import Associative, Chunked, Dense, FirstInput, LogODE, Recurrent, SLiCE, State
+from slicekit.layers import InitialState
+from slicekit.paths.windows import Duration
+from slicekit.structures import Parameters
 from tests.layers.reference import (
     LENGTH,
+    MODES,
     assert_near,
     every_drive,
     every_initial,
@@ -18,6 +26,7 @@ from tests.layers.reference import (
     run_steps,
 )
 from tests.market import every_structure
+from tests.ownership import TAPES, assert_states_are_their_own, every_tape, shared
 
 
 @every_drive
@@ -134,3 +143,61 @@ def test_truncated_backpropagation_keeps_no_graph_behind(drive: str) -> None:
 
 def _stacked(outputs: list[torch.Tensor], state: State) -> tuple[list[torch.Tensor], State]:
     return [y.unsqueeze(1) for y in outputs], state
+
+
+@every_structure
+@every_mode
+@every_tape
+def test_states_of_every_structure_share_no_memory_with_inputs_and_outputs(
+    name: str, mode: str, tape: str
+) -> None:
+    assert_states_are_their_own(make_layer(name, mode=mode), make_input(), tape)
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "recurrent": {"scan": Recurrent()},
+    "associative": {"scan": Associative()},
+    "chunked": {"scan": Chunked()},
+    "windows": {"flow": LogODE(2, 2)},
+    "windows in time": {"flow": LogODE(2, Duration(1.0))},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("drive", ["time-and-input", "timed-differences"])
+@every_initial
+@every_tape
+def test_states_share_no_memory_with_inputs_and_outputs(
+    way: str, drive: str, initial: str, tape: str
+) -> None:
+    layer = make_layer("blocks", drive, initial, **WAYS[way])
+    assert_states_are_their_own(layer, make_input(), tape)
+
+
+@dataclass(frozen=True)
+class FirstElement(InitialState):
+    """h_0 is x_0 itself."""
+
+    drives_first = False
+
+    def init(self, channels: int, dim: int, generator: torch.Generator | None = None) -> Parameters:
+        return {}
+
+    def start(self, parameters: Parameters, first: Tensor) -> Tensor:
+        return first
+
+
+@every_mode
+def test_an_initial_state_that_is_the_input_is_copied(mode: str) -> None:
+    layer = SLiCE(4, Dense(4), initial=FirstElement(), **MODES[mode])
+    assert_states_are_their_own(layer, torch.randn(2, 5, 4), "no_grad")
+
+
+@every_mode
+@every_tape
+def test_the_last_state_shares_no_memory_with_a_trajectory(mode: str, tape: str) -> None:
+    layer, x = make_layer(initial="learned", mode=mode), make_input()
+    with TAPES[tape]():
+        states, final = layer.trajectory(x)
+    outputs = (states,) if isinstance(states, Tensor) else (states.direction, states.log_norm)
+    assert not shared(final.tensors, x, *outputs)

@@ -6,6 +6,7 @@ import torch
 from slicekit import Last, Mean
 from slicekit.layers import Pooling
 from tests.layers.reference import every_split
+from tests.ownership import shared
 
 POOLS: dict[str, Pooling] = {"mean": Mean(), "last": Last()}
 every_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
@@ -71,3 +72,11 @@ def test_a_mean_over_many_steps_of_half_precision_does_not_lose_count(dtype: tor
         pooled, state = Mean()(element, state)
     assert pooled is not None and pooled.dtype == whole.dtype == dtype
     assert whole.item() == pooled.item() == 150
+
+
+@every_pool
+def test_states_share_no_memory_with_inputs_and_outputs(pool: Pooling) -> None:
+    x = torch.randn(3, 5, 2)
+    for lengths in (None, torch.tensor([2, 5, 1])):
+        pooled, state = pool(x, lengths=lengths)
+        assert not shared(state.tensors, x, pooled)

@@ -10,6 +10,7 @@ from slicekit import SequenceModel, State, load, save
 from slicekit.layers import Block
 from slicekit.mixers.fields import Field
 from tests.mixers.market import MIXERS, every_graph, every_mixer
+from tests.ownership import assert_states_are_their_own, every_tape
 
 BATCH, LENGTH = 3, 13
 
@@ -136,6 +137,13 @@ def test_an_empty_batch(name: str) -> None:
     y, state = mixer(make_input(mixer)[:0], return_state=True)
     assert y.shape == (0, LENGTH, mixer.outputs)
     assert mixer(make_input(mixer)[:0], state).shape == y.shape
+
+
+@every_mixer
+@every_tape
+def test_states_share_no_memory_with_inputs_and_outputs(name: str, tape: str) -> None:
+    mixer = make(name)
+    assert_states_are_their_own(mixer, make_input(mixer, length=6), tape)
 
 
 @every_mixer

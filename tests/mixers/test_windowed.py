@@ -21,6 +21,7 @@ from slicekit.mixers.positions import Rotary, SinusoidalPositions
 from slicekit.mixers.solvers import Adaptive, FixedStep
 from slicekit.mixers.windowed_cde import WindowedCDE
 from tests.mixers.market_continuous import WINDOWED
+from tests.ownership import assert_states_are_their_own, every_tape
 
 BATCH, LENGTH = 3, 14
 
@@ -72,6 +73,13 @@ def gradients(outputs: list[Tensor], mixer: Any, x: Tensor) -> list[Tensor]:
 
 def assert_near(found: list[Tensor], expected: list[Tensor]) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+@every_windowed
+@every_tape
+def test_states_share_no_memory_with_inputs_and_outputs(name: str, tape: str) -> None:
+    mixer = make(name)
+    assert_states_are_their_own(mixer, make_input(mixer, length=6), tape)
 
 
 @every_windowed

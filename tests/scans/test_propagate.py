@@ -16,6 +16,7 @@ from slicekit.structures import (
     SumTransition,
     Transition,
 )
+from tests.ownership import TAPES, every_tape, shared
 from tests.scans.problems import SCANS, Answers, assert_near, with_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore:Associative.. composes")
@@ -276,3 +277,16 @@ def test_padding_of_a_readout_may_hold_anything() -> None:
     (gradient,) = torch.autograd.grad(outputs.sum(), values)
     assert outputs.isfinite().all() and gradient.isfinite().all()
     assert not outputs[1, 3:].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", ["vector", "vector, readout, padded", "matrix, outer"])
+@every_scan
+@every_tape
+def test_the_last_state_shares_no_memory_with_the_outputs(
+    kind: str, call: str, scan: str, tape: str
+) -> None:
+    leaves = make_leaves(kind, CALLS[call])
+    with TAPES[tape]():
+        found = answer(kind, CALLS[call], leaves, SCANS[scan])
+    assert not shared({"last": found["last"]}, found["outputs"], *leaves.values())

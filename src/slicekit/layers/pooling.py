@@ -54,4 +54,4 @@ class Last(Pooling):
         if lengths is not None:
             before = torch.zeros_like(last) if state is None else state["last"]
             last = torch.where(lengths.unsqueeze(-1) > 0, last, before)
-        return last, State({"last": last})
+        return last, State({"last": last.clone()})

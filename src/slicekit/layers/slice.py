@@ -287,6 +287,8 @@ class SLiCE(nn.Module):
             states, last = solve(
                 self.structure, weights, increments, hidden, self.flow, scan, driven, steps
             )
+        if last is hidden and isinstance(hidden, Tensor):
+            last = hidden.clone()  # it may be a part of the input, or a parameter
         if skip:
             states = prepend(hidden, states)
         return states, self._final(x, last, state, lengths, opened)

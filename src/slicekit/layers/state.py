@@ -15,6 +15,9 @@ from slicekit.scans import Projective
 class State:
     """Named tensors, all batch first: a hidden state and whatever else a module must remember.
 
+    Those that a module returns share no memory with its input or its output, which may be written
+    into.
+
     Args:
         tensors: by name, each (batch, ...).
 
@@ -85,9 +88,9 @@ def _moved(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def last_valid(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """The last element of each sequence: x (batch, length, ...) -> (batch, ...)."""
+    """The last element of each sequence, copied: x (batch, length, ...) -> (batch, ...)."""
     if lengths is None:
-        return x[:, -1]
+        return x[:, -1].clone()
     last = (lengths - 1).clamp_min(0)
     return x[torch.arange(x.shape[0], device=x.device), last]
 

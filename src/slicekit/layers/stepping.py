@@ -1,4 +1,4 @@
-"""The short way through `SLiCE.step`: one call of a kernel, with no allocation beyond its output.
+"""The short way through `SLiCE.step`: one call of a kernel, and a copy of what it gives.
 
 It is taken where nothing is differentiated, traced or transformed, which is how a model is served.
 What the kernel is told of a layer is written down once, and looked at again at every step: a layer
@@ -45,7 +45,7 @@ _plans: WeakKeyDictionary["SLiCE", _Known] = WeakKeyDictionary()
 
 
 def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, State, bool] | None:
-    """The state after x, as output and as `State`, and whether it is finite.
+    """The state after x, as output and as `State`, in memory of their own; whether it is finite.
 
     None where this way is not open, or an argument does not fit and has to be refused elsewhere.
     """
@@ -65,7 +65,7 @@ def quick_step(layer: "SLiCE", x: Tensor, state: State | None) -> tuple[Tensor, 
         return None
     hidden, log_norm, finite = moved
     tensors = {"hidden": hidden} if log_norm is None else {"hidden": hidden, "log_norm": log_norm}
-    return hidden, State(tensors), finite
+    return hidden.clone(), State(tensors), finite
 
 
 def _moved(

@@ -117,19 +117,19 @@ def in_torch(
 
 
 def _next_window(x: Tensor, window: Tensor, lengths: Tensor | None) -> Tensor:
-    """The last inputs that count, without a copy of x where it is long enough."""
+    """The last inputs that count, without a copy of all of x where it is long enough."""
     size = window.shape[1]
-    if lengths is None and x.shape[1] >= size:
-        return x[:, x.shape[1] - size :].to(window.dtype)
-    seen = torch.cat([window.to(x.dtype), x], 1)
+    long_enough = lengths is None and x.shape[1] >= size
+    seen = x if long_enough else torch.cat([window.to(x.dtype), x], 1)
     return last_window(seen, size, lengths).to(window.dtype)
 
 
 def last_window(seen: Tensor, size: int, lengths: Tensor | None) -> Tensor:
-    """The last inputs of each sequence.
+    """The last inputs of each sequence, copied.
 
     Args:
-        seen: (batch, size + length, channels): the window before a part, and the part.
+        seen: (batch, size + length, channels): the window before a part, and the part. Without
+            lengths the part alone will do, if it is no shorter than a window.
         size: how many to keep.
         lengths: (batch,) int64, how many elements of the part count; None for all.
 
@@ -137,7 +137,7 @@ def last_window(seen: Tensor, size: int, lengths: Tensor | None) -> Tensor:
         (batch, size, channels).
     """
     if lengths is None:
-        return seen[:, seen.shape[1] - size :]
+        return seen[:, seen.shape[1] - size :].clone()
     places = lengths.unsqueeze(1) + torch.arange(size, device=seen.device)
     return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, seen.shape[-1]))
 

@@ -62,8 +62,8 @@ class Associative(Scan):
             state = chunks[-1][:, -1]
         states = chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
         if recurrence.readout is not None:
-            return Solution(contract(recurrence.readout, states), state)
-        return Solution(states, state)
+            return Solution(contract(recurrence.readout, states), state.clone())
+        return Solution(states, state.clone())
 
 
 def _closed(transition: Transition) -> Transition:

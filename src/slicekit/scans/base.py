@@ -97,7 +97,7 @@ class Recurrence:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a scan returns.
+    """What a scan returns: tensors that share no memory.
 
     Attributes:
         outputs: states (batch, length, dim, columns), or what a readout made of them,
@@ -119,7 +119,7 @@ class Solution:
         """Of a projective recurrence, from log-norms that do not count the initial state's."""
         assert recurrence.log_norm is not None
         log_norm = log_norm + recurrence.log_norm.unsqueeze(1)
-        return cls(directions, directions[:, -1].clone(), log_norm, log_norm[:, -1])
+        return cls(directions, directions[:, -1].clone(), log_norm, log_norm[:, -1].clone())
 
 
 class Scan(ABC):
