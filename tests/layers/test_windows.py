@@ -1,5 +1,7 @@
 """Layers and models under the Log-ODE method: whole = parts = steps, padding, stacking."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,8 @@ from torch import Tensor
 
 import slicekit as sk
 from slicekit.layers import LayerNorm
+from slicekit.paths.lie_bases import LieBasis
+from slicekit.structures import Generator, Parameters
 
 WINDOWS = {"steps": 4, "time": sk.Duration(0.75)}
 INITIAL = {"learned": sk.Learned(), "first": sk.FirstInput(), "both": sk.FirstInput(drives=True)}
@@ -219,6 +223,47 @@ def test_brackets_follow_a_changed_weight_outside_training(fused: bool) -> None:
         after = layer(x)
     assert not torch.allclose(before, after)
     torch.testing.assert_close(after, layer(x).detach())
+
+
+@dataclass(frozen=True)
+class Symmetric(sk.Dense):
+    """The parameters of `Dense`, of which the symmetric part counts."""
+
+    def combine(self, parameters: Parameters, increments: Tensor) -> Generator:
+        return super().combine(_symmetric(parameters), increments)
+
+    def lift_parameters(self, parameters: Parameters, basis: LieBasis) -> Parameters:
+        return super().lift_parameters(_symmetric(parameters), basis)
+
+
+def _symmetric(parameters: Parameters) -> Parameters:
+    return {name: (x + x.mT) / 2 for name, x in parameters.items()}
+
+
+EXCHANGES = {
+    "a deeper flow": {"flow": sk.LogODE(3, 4)},
+    "a flow without brackets": {"flow": sk.LogODE(1, 4)},
+    "other windows": {"flow": sk.LogODE(2, 3)},
+    "a structure of the same parameters": {"structure": Symmetric(4)},
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_brackets_follow_an_exchanged_part_outside_training(exchange: str) -> None:
+    torch.manual_seed(0)
+    made = {"structure": sk.Dense(4), "flow": sk.LogODE(2, 4), "drive": sk.Differences()}
+    layer, x = sk.SLiCE(3, **made).double(), _series(2, 13)
+    with torch.no_grad():
+        layer(x)
+        for name, part in EXCHANGES[exchange].items():
+            setattr(layer, name, part)
+        fresh = sk.SLiCE(3, **made | EXCHANGES[exchange]).double()
+        fresh.load_state_dict(layer.state_dict())
+        assert layer.basis == fresh.basis
+        torch.testing.assert_close(layer(x), fresh(x))
+        (outputs, state), expected = layer(x[:, :1], return_state=True), fresh(x)
+        rest = layer(x[:, 1:], state)
+        torch.testing.assert_close(torch.cat([outputs, rest], 1), expected)
 
 
 @each_window

@@ -20,12 +20,23 @@ from slicekit.paths.cutting import OpenWindow, ends
 from slicekit.paths.lie_bases import LieBasis
 from slicekit.scans import Projective, Scan
 from slicekit.scans.entry import solve_steps
-from slicekit.structures import Parameters
+from slicekit.structures import Parameters, Structure
 
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
 
-_lifted: WeakKeyDictionary["SLiCE", tuple[Parameters, Parameters]] = WeakKeyDictionary()
+
+@dataclass(frozen=True, eq=False)
+class _Lifted:
+    """Parameters of the brackets, and all that they were made from."""
+
+    structure: Structure
+    basis: LieBasis
+    parameters: Parameters
+    brackets: Parameters
+
+
+_lifted: WeakKeyDictionary["SLiCE", _Lifted] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +116,17 @@ def _split_first(states: Any) -> tuple[Any, Any]:
 
 def _lift(layer: "SLiCE", dtype: torch.dtype, basis: LieBasis) -> Parameters:
     """The parameters of the brackets; kept while nothing is trained, because steps ask again."""
-    parameters = layer.A(dtype)
+    parameters, structure = layer.A(dtype), layer.structure
     if torch.is_grad_enabled() or not concrete(*parameters.values()) or surrounded():
-        return layer.structure.lift_parameters(parameters, basis)
+        return structure.lift_parameters(parameters, basis)
     known = _lifted.get(layer)
+    made_from = known is not None and known.structure is structure and known.basis == basis
     # By value: neither address nor version tells when a fused optimiser has changed a weight.
-    if known is None or not _same(known[0], parameters):
+    if known is None or not made_from or not _same(known.parameters, parameters):
         kept = {name: x.clone() for name, x in parameters.items()}
-        known = kept, layer.structure.lift_parameters(parameters, basis)
-        _lifted[layer] = known
-    return known[1]
+        brackets = structure.lift_parameters(parameters, basis)
+        known = _lifted[layer] = _Lifted(structure, basis, kept, brackets)
+    return known.brackets
 
 
 def _same(kept: Parameters, current: Parameters) -> bool:

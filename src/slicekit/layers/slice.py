@@ -32,6 +32,7 @@ from slicekit.layers.state import State, last_valid, nothing_after, prepend, wit
 from slicekit.layers.stepping import quick_step
 from slicekit.paths import Tabulated, mask_past_end
 from slicekit.paths.cutting import OpenWindow
+from slicekit.paths.lie_bases import LieBasis
 from slicekit.paths.tabulated import densely, full_precision
 from slicekit.scans import Projective, Recurrent, Scan, solve
 from slicekit.structures import DirectSum, Structure
@@ -105,7 +106,7 @@ class SLiCE(nn.Module):
         self.drive, self.initial, self.flow, self.scan = drive, initial, flow, scan
         self.projective = projective
         width = drive.channels(channels)
-        self.basis = None if self.log_ode is None else self.log_ode.basis(structure, width)
+        _ = self.basis  # refused now rather than at the first call
         tensors = structure.init(width, generator, increment=drive.scale)
         check = partial(structure.check_pattern, channels=width) if structure.ragged else None
         self.A = OwnedTensors(tensors, structure.ragged, check)
@@ -216,6 +217,13 @@ class SLiCE(nn.Module):
     def log_ode(self) -> LogODE | None:
         """The flow, if it is `LogODE`."""
         return self.flow if isinstance(self.flow, LogODE) else None
+
+    @property
+    def basis(self) -> LieBasis | None:
+        """Of the log-signatures of windows, under `LogODE`."""
+        if self.log_ode is None:
+            return None
+        return self.log_ode.basis(self.structure, self.drive.channels(self.channels))
 
     @property
     def windowed(self) -> bool:

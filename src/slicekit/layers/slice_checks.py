@@ -37,8 +37,9 @@ def check_input(layer: "SLiCE", x: Tensor | Tabulated, state: State | None) -> N
         "log_norm": (),
         "previous": (layer.channels,),
     }
-    if layer.basis is not None:
-        sizes |= {"window": (layer.basis.size,), "filled": ()}
+    basis = layer.basis
+    if basis is not None:
+        sizes |= {"window": (basis.size,), "filled": ()}
     for name, size in sizes.items():
         held = state.get(name)
         if held is not None:
