@@ -4,11 +4,12 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.autograd.forward_ad import dual_level
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import slicekit as sk
-from slicekit.dispatch import vjp
+from slicekit.dispatch import surrounded, vjp
 from slicekit.structures import DiagonalTransition
 
 
@@ -79,3 +80,20 @@ def test_vjp_is_that_of_autograd_and_zero_for_what_does_not_matter():
     torch.testing.assert_close(values[0], x.sin().detach())
     torch.testing.assert_close(in_x, torch.autograd.grad(x.sin(), x, cotangent)[0])
     assert not in_y.any()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace`")
+def test_who_must_see_every_operation_is_noticed():
+    seen = []
+
+    def look(x):
+        seen.append(surrounded())
+        return 2 * x
+
+    x = torch.zeros(2)
+    torch.func.vmap(look)(x)
+    torch.jit.trace(look, (x,), check_trace=False)
+    for surroundings in (Passing(), dual_level()):
+        with surroundings, torch.no_grad():
+            look(x)
+    assert seen == [True] * 4 and not surrounded()

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _is_any_autocast_enabled
+from torch._C import _get_tracing_state, _is_any_autocast_enabled
 from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 
 
 def _default_keys() -> tuple[Any, Any]:
@@ -35,8 +36,15 @@ _INCLUDED, _EXCLUDED = _default_keys()
 
 
 def surrounded() -> bool:
-    """Whether a transform or a dispatch mode is at work, which must see every operation."""
-    return peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0
+    """Whether a transform, a dispatch mode, forward-mode derivatives (which `torch.no_grad` leaves
+    on) or a tracer is at work, which must see every operation.
+    """
+    return (
+        peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+        or _get_tracing_state() is not None
+    )
 
 
 def autocast_off(device: torch.device) -> Any:

@@ -29,7 +29,7 @@ from torch.nn import Parameter
 from torch.utils.flop_counter import register_flop_formula
 
 from slicekit.choices import NOTES
-from slicekit.dispatch import autocast_off, plain_torch
+from slicekit.dispatch import autocast_off, plain_torch, surrounded
 
 Operands: TypeAlias = Sequence[Tensor | None]
 
@@ -388,14 +388,7 @@ def _on_tape(operands: Operands) -> bool:
 
 def unseen() -> bool:
     """Whether nothing but autograd looks on, or autocast, which `at_once` switches off."""
-    return not (
-        torch.compiler.is_compiling()
-        or peek_interpreter_stack() is not None
-        or torch._C._len_torch_dispatch_stack()
-        or _get_tracing_state()
-        or forward_ad._current_level >= 0
-        or NOTES.get() is not None
-    )
+    return not (torch.compiler.is_compiling() or surrounded() or NOTES.get() is not None)
 
 
 PLAIN = (Tensor, Parameter)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.utils import parametrize, prune
 
 import slicekit as sk
@@ -167,6 +168,33 @@ def test_a_subclass_with_another_way_to_the_state_steps_that_way() -> None:
     torch.manual_seed(0)
     layer = Halved(CHANNELS, sk.Dense(DIM))
     assert_steps_as_it_runs(layer, torch.randn(2, CHANNELS), State({"hidden": torch.randn(2, DIM)}))
+
+
+@pytest.mark.parametrize("projective", [False, True])
+def test_forward_mode_goes_through_a_step_that_is_not_taped(projective: bool) -> None:
+    """`torch.no_grad` leaves it on; against central differences."""
+    layer = make(projective=projective).double()
+    x, toward = torch.randn(2, 2, CHANNELS, dtype=torch.float64)
+    with torch.no_grad():
+        state = layer(torch.randn(2, 3, CHANNELS, dtype=torch.float64), return_state=True)[1]
+        around = [layer.step(x + sign * 1e-5 * toward, state)[0] for sign in (1, -1)]
+        with forward_ad.dual_level():
+            h, _ = layer.step(forward_ad.make_dual(x, toward), state)
+            tangent = forward_ad.unpack_dual(h).tangent
+    torch.testing.assert_close(tangent, (around[0] - around[1]) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_traced_step_follows_its_input() -> None:
+    layer = make().requires_grad_(False)
+
+    def step(x: Tensor, hidden: Tensor) -> Tensor:
+        return layer.step(x, State({"hidden": hidden}))[0]
+
+    with torch.no_grad():
+        traced: Any = torch.jit.trace(step, (torch.zeros(2, CHANNELS), torch.zeros(2, DIM)))
+        x, hidden = torch.randn(2, CHANNELS), torch.randn(2, DIM)
+        torch.testing.assert_close(traced(x, hidden), step(x, hidden))
 
 
 @pytest.mark.skipif(not available(), reason="no native library")

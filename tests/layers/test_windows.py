@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import slicekit as sk
 from slicekit.layers import LayerNorm
@@ -264,6 +265,17 @@ def test_brackets_follow_an_exchanged_part_outside_training(exchange: str) -> No
         (outputs, state), expected = layer(x[:, :1], return_state=True), fresh(x)
         rest = layer(x[:, 1:], state)
         torch.testing.assert_close(torch.cat([outputs, rest], 1), expected)
+
+
+def test_kept_brackets_do_not_hide_forward_derivatives() -> None:
+    """They are refused without a tape as they are with one."""
+    layer, x = _layer(4, scan=sk.Recurrent()), _series(2, 9)
+    weights = {f"A.{name}": p.detach() for name, p in layer.A.named_parameters()}
+    with torch.no_grad(), forward_ad.dual_level():
+        layer(x)
+        duals = {name: forward_ad.make_dual(p, torch.ones_like(p)) for name, p in weights.items()}
+        with pytest.raises(RuntimeError, match="reverse mode only"):
+            torch.func.functional_call(layer, duals, (x,))
 
 
 @each_window
