@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from slicekit import Dense, Diagonal, Projective, SLiCE, State
 from tests.layers.reference import (
@@ -14,7 +15,7 @@ from tests.layers.reference import (
     make_layer,
     run_steps,
 )
-from tests.market import every_structure
+from tests.market import STRUCTURES, every_structure
 
 
 def twins(name: str, drive: str, initial: str) -> tuple[SLiCE, SLiCE]:
@@ -84,6 +85,58 @@ def test_steps_do_not_overflow_either() -> None:
     assert isinstance(state, State)
     assert state["hidden"].isfinite().all()
     assert state["log_norm"].item() > 60
+
+
+EULER = ("dense", "diagonal", "blocks", "ragged", "diagonal-dense", "dplr", "sparse-by-density")
+EULER += ("unbounded-hadamard-32", "circulant")
+"""Structures whose steps are as large as what drives them."""
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", EULER)
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inputs_may_be_a_million(name: str, padded: bool, dtype: torch.dtype) -> None:
+    """In float32, against a plain layer in float64, in values and gradients."""
+    torch.manual_seed(0)
+    layer = SLiCE(INPUTS, STRUCTURES[name], projective=True)
+    plain = SLiCE(INPUTS, STRUCTURES[name]).double()
+    plain.load_state_dict(layer.state_dict())
+    x = (1e6 * torch.randn(2, 20, INPUTS)).to(dtype)
+    lengths = torch.tensor([20, 17]) if padded else None
+    h = plain(x.double(), lengths=lengths)
+    expected = h / h.norm(dim=-1, keepdim=True)
+    tolerance = 1e-3 if dtype is torch.float32 else 2e-2
+    y = layer(x, lengths=lengths)
+    assert y.dtype is dtype
+    found, final = layer.trajectory(x.float(), lengths=lengths)
+    assert isinstance(found, Projective)
+    for direction in (y, found.direction):
+        assert relative_error(direction, expected) < tolerance
+    assert relative_error(found.log_norm, h.norm(dim=-1).log()) < tolerance
+    weights = torch.randn(expected.shape, dtype=torch.float64)
+    wanted = torch.autograd.grad(expected, list(plain.parameters()), weights)
+    ways = (y, found.direction) if dtype is torch.float32 else (found.direction,)
+    for direction in ways:
+        pulled = torch.autograd.grad(direction, list(layer.parameters()), weights.to(direction))
+        for got, want in zip(pulled, wanted, strict=True):
+            assert relative_error(got, want) < tolerance
+    if not padded:
+        _, state = run_steps(layer, x.float())
+        torch.testing.assert_close(state["hidden"], final["hidden"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_projective_layer_that_overflows_is_not_told_to_be_projective() -> None:
+    layer = SLiCE(INPUTS, Dense(3), projective=True)
+    x = torch.full((1, 9, INPUTS), torch.inf)
+    with pytest.warns(RuntimeWarning, match=r"finite.*Use an Orthogonal structure or smaller"):
+        layer.trajectory(x)
+    with pytest.warns(RuntimeWarning, match=r"finite.*Use an Orthogonal structure or smaller"):
+        layer(x)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).detach().norm() / expected.detach().norm())
 
 
 def test_a_state_of_zero_stays_zero_with_finite_gradients() -> None:

@@ -31,6 +31,7 @@ from slicekit.scans.projective import (
     normalise,
     powers_of_two,
     pull_directions,
+    strained,
 )
 from slicekit.scans.sources import Made
 from slicekit.structures import (
@@ -298,3 +299,86 @@ def test_gradients_that_die_away_become_zero_and_not_subnormal(name: str, last: 
         gradients = passes.backward(saved, own, torch.zeros(1, 6, 1), [True] * 3)
     assert found.count == 0
     assert all(x.isfinite().all() for x in gradients)
+
+
+GAINS: dict[str, list[float]] = {
+    "tiny": [1e-6],
+    "small": [1e-5],
+    "large": [1e5],
+    "huge": [1e6],
+    "there and back": [1e6] * 20 + [1e-6] * 20,
+    "back and there": [1e-6] * 20 + [1e6] * 20,
+}
+
+GROUPED = ("diagonal", "sum")
+"""Kinds with three rows more, that are groups of their own and keep their size."""
+
+
+def with_gains(gains: list[float], kind: str, leaves: list[Tensor]) -> Transition:
+    """Forty steps; the first two rows have the gains."""
+    gain = torch.tensor(gains, dtype=leaves[0].dtype).expand(40).view(40, 1)
+    one = torch.ones_like(gain)
+    if kind == "diagonal":
+        rows = torch.cat([gain, gain, one, one, one], 1)
+        return DiagonalTransition(rows * leaves[0].exp())
+    blocks = BlockTransition((leaves[1] + 2 * torch.eye(2)) * gain.view(40, 1, 1, 1))
+    if kind == "sum":
+        return SumTransition((blocks, DiagonalTransition(leaves[0][..., 2:].exp())))
+    if kind == "low rank":
+        decay = (leaves[0][..., :2].exp()) * gain
+        return LowRankTransition(decay, leaves[1][:, :, 0] * gain.unsqueeze(-1), leaves[2])
+    return blocks
+
+
+@every_scan
+@pytest.mark.parametrize("kind", ["diagonal", "blocks", "sum", "low rank"])
+@pytest.mark.parametrize("gains", GAINS)
+def test_steps_may_scale_by_a_million(gains: str, kind: str, scan: str) -> None:
+    """In float32, against plain states in float64, which hold 10^±240."""
+    steps = (2, 40)
+    tensors = [torch.randn(*steps, 5) / 10, torch.randn(*steps, 1, 2, 2) / 10]
+    tensors += [torch.randn(*steps, 2, 2) / 10, torch.randn(2, 5 if kind in GROUPED else 2)]
+    weights = torch.randn(*steps, tensors[-1].shape[1] + 1)
+
+    def answers(found: Projective, leaves: list[Tensor]) -> Answers:
+        both = torch.cat([found.direction, found.log_norm.unsqueeze(-1)], -1)
+        loss = (both * weights.to(both.dtype)).sum()
+        pulled = torch.autograd.grad(loss, leaves, materialize_grads=True)
+        return {"direction": found.direction, "log_norm": found.log_norm} | {
+            f"in {i}": g for i, g in enumerate(pulled)
+        }
+
+    leaves = [x.double().requires_grad_() for x in tensors]
+    plain, _ = propagate(with_gains(GAINS[gains], kind, leaves), leaves[-1], scan=Recurrent())
+    largest = plain.detach().abs().amax(-1, keepdim=True)  # whose square no float64 holds
+    norms = (plain / largest).norm(dim=-1, keepdim=True)
+    direction, log_norm = plain / largest / norms, (norms.log() + largest.log()).squeeze(-1)
+    expected = answers(Projective(direction, log_norm), leaves)
+    leaves = [x.clone().requires_grad_() for x in tensors]
+    transition = with_gains(GAINS[gains], kind, leaves)
+    states, last = propagate(transition, Projective.of(leaves[-1]), scan=SCANS[scan])
+    assert_near({k: x.double() for k, x in answers(states, leaves).items()}, expected, 1e-4)
+    torch.testing.assert_close(last.direction, states.direction[:, -1])
+
+
+def test_what_strains_a_window() -> None:
+    first, factors = torch.tensor([[1.0, 0.0]]), torch.ones(1, 3, 2)
+    assert not strained(first, torch.tensor([[2.0, 0.0]]), factors)
+    for last in ([0.0, 0.0], [torch.nan, 0.0], [torch.inf, 0.0], [1e30, 1.0], [1e-30, 1.0]):
+        assert strained(first, torch.tensor([last]), factors)
+    for factor in (1e30, 1e-30, torch.inf):
+        assert strained(first, first, factors.index_fill(1, torch.tensor(1), factor))
+    assert not strained(first[:0], first[:0], factors[:0])
+
+
+@pytest.mark.parametrize("gain", [1e-5, 1e5])
+def test_where_there_is_no_second_run_it_is_said(gain: float) -> None:
+    steps, start = torch.full((1, 20, 2), gain), torch.tensor([[3.0, 4.0]])
+
+    def run(steps: Tensor) -> Tensor:
+        return propagate(DiagonalTransition(steps), Projective.of(start), scan=Chunked())[
+            0
+        ].log_norm.sum()
+
+    with pytest.warns(RuntimeWarning, match="so much in 8 steps that numbers may be lost"):
+        torch.func.grad(run)(steps)

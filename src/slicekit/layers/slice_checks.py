@@ -15,6 +15,9 @@ from slicekit.paths import Tabulated
 if TYPE_CHECKING:
     from slicekit.layers.slice import SLiCE
 
+OTHERWISE = "projective=True, an Orthogonal structure or"
+"""Advice to a layer whose states grow, besides smaller increments."""
+
 
 def check_input(layer: "SLiCE", x: Tensor | Tabulated, state: State | None) -> None:
     """Raise unless x and a state fit a layer and each other."""
@@ -110,9 +113,9 @@ def warn_if_exploded(
         if isinstance(layer.drive, TimeAndInput) and step > 1:
             smaller += f", such as drive=TimeAndInput(dt={_lasting(layer.drive.dt, step, length)})"
     cause = "" if finite else ": it overflowed on the way, or its input was not finite"
+    instead = "an Orthogonal structure or" if layer.projective else OTHERWISE
     warnings.warn(
-        f"the state of a SLiCE is {what}{where}{cause}. Use projective=True, an Orthogonal "
-        f"structure or {smaller}",
+        f"the state of a SLiCE is {what}{where}{cause}. Use {instead} {smaller}",
         RuntimeWarning,
         stacklevel=stacklevel,
     )

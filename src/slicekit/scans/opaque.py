@@ -1,17 +1,19 @@
 """Scans as one operator of torch, which looks into none of them; see `slicekit.operators`."""
 
 import math
+import warnings
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from slicekit.checks import concrete
 from slicekit.handles import keep as keep_named
 from slicekit.handles import recall
 from slicekit.operators import Operator
 from slicekit.scans.base import Passes, Recurrence, Solution, as_tensors
-from slicekit.scans.projective import WINDOW, directions, pull_directions
+from slicekit.scans.projective import WINDOW, directions, pull_directions, strained, window_of
 from slicekit.scans.sources import LEAVES, rebuild
 
 
@@ -28,7 +30,9 @@ def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> S
     # How much is kept depends on the length, which a compiled graph should leave open.
     keep = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     keep = keep and any(x.requires_grad for x in operands)
-    plan = (passes, *source.recipe, len(source.tensors), len(inputs), size, rescale, keep)
+    # So do shapes after a second run: where they are settled beforehand, there is none.
+    again = concrete(recurrence.state)
+    plan = (passes, *source.recipe, len(source.tensors), len(inputs), size, rescale, again, keep)
     results = SCAN(plan, operands)[:2]
     if recurrence.projective:
         return Solution.from_directions(recurrence, *results)
@@ -37,7 +41,7 @@ def run_opaque(passes: type[Passes], recurrence: Recurrence, size: int = 0) -> S
 
 def _passes(*plan: Any) -> Passes:
     """From the settings of `SCAN` and its operands; passes may be told by their `key`."""
-    kind, structure, flow, names, tensors, inputs, size, rescale, _, operands = plan
+    kind, structure, flow, names, tensors, inputs, size, rescale, _, _, operands = plan
     source = rebuild(structure, flow, names, operands[:tensors])
     state, *rest = operands[tensors:]
     readout = rest[inputs] if len(rest) > inputs else None
@@ -49,17 +53,34 @@ def _passes(*plan: Any) -> Passes:
 
 def _forward(*args: Any) -> list[Tensor]:
     """Outputs, and the last state, or log-norms if projective; then what `_backward` needs."""
-    *_, rescale, keep, _ = args
+    *start, rescale, again, keep, operands = args
     passes = _passes(*args)
     states, last, factors, *rest = passes.forward(keep and passes.keeps())
     if not rescale:
         return [states, last, factors, *rest]
-    direction, log_norms, norms, peaks = directions(states, factors, rescale)
+    if strained(passes.state, states[:, -1], factors):
+        if again:
+            passes = _passes(*start, 1, again, keep, operands)
+            states, last, factors, *rest = passes.forward(keep and passes.keeps())
+        else:
+            _warn_of_strain()
+    window = window_of(factors, states.shape[1], rescale)
+    direction, log_norms, norms, peaks = directions(states, factors, window)
     return [direction, log_norms, norms, peaks, states, factors, *rest]
 
 
+def _warn_of_strain() -> None:
+    warnings.warn(
+        f"a projective state grew or shrank so much in {WINDOW} steps that numbers may be lost. "
+        "Outside of torch.compile and torch.func it is divided at every step where that happens; "
+        "or use smaller increments",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 def _shapes(*args: Any) -> list[Tensor]:
-    _, structure, flow, *_, rescale, keep, _ = args
+    _, structure, flow, *_, rescale, _, keep, _ = args
     if torch.compiler.is_compiling():
         for key in filter(None, (structure, flow)):
             keep_named(key)
@@ -79,16 +100,17 @@ def _shapes(*args: Any) -> list[Tensor]:
 
 
 def _backward(*args: Any) -> list[Tensor]:
-    *_, rescale, _, _ = plan = args[:-3]
+    *start, rescale, again, keep, operands = args[:-3]
     saved, (in_outputs, in_second), needed = args[-3:]
-    passes = _passes(*plan)
     if in_outputs is None:
         in_outputs = torch.zeros_like(saved[0])
     if rescale:
         direction, log_norms, norms, peaks, states, factors, *rest = saved
+        rescale = window_of(factors, states.shape[1], rescale)
         given = (in_outputs, torch.zeros_like(log_norms) if in_second is None else in_second)
         in_outputs = pull_directions(direction, norms, peaks, factors, rescale, *given)
         saved, in_second = [states, states[:, -1], factors, *rest], None
+    passes = _passes(*start, rescale, again, keep, operands)
     return passes.backward(list(saved), in_outputs, in_second, needed)
 
 
@@ -112,7 +134,7 @@ def _flops(*plan: Any) -> int:
 SCAN = Operator(
     "scan",
     "str passes, str? structure, str? flow, str[] names, int tensors, int inputs, int size, "
-    "int rescale, bool keep",
+    "int rescale, bool again, bool keep",
     _forward,
     _shapes,
     _backward,

@@ -30,6 +30,14 @@ once in a WINDOW, this bounds μ itself by the sum of all later |g| + |γ|, what
 In a larger group it bounds the part along m^j; the rest is the derivative of the group's own
 direction, which has no scale. The gradient of M^j_l, μ^j_{l+1} (m^j_l / s^j_l)^*, has none either.
 
+In a WINDOW a state must not leave the range of its dtype, nor by so much that its adjoint falls
+below FLOOR: a few steps of very large or very small gain do that. A scan that finds its factors or
+its last state beyond STRAIN is `strained`: it runs again with windows of one step, and its backward
+pass has the same. What leaves the range and returns inside a window of a group that others hide is
+not noticed. Inside a graph or a transform, where shapes are settled before numbers are known, and
+over several ranks, windows stay as they are: there, in float32, a mean gain of up to 2^7 a step in
+either direction is safe, and up to 2^15 for values alone; graphs and transforms warn of more.
+
 An adjoint dies away where later states no longer remember. Numbers below FLOOR are taken for zero
 when the state is rescaled: subnormal ones would only be slow, and rounding keeps some from ever
 reaching zero.
@@ -58,6 +66,9 @@ UNSEEN = {torch.float32: -90, torch.float64: -900}
 
 QUIET = {torch.float32: 2.0**-110, torch.float64: 2.0**-990}
 """The same of what the states' own gradients add to it, inside a window."""
+
+STRAIN = {torch.float32: 2.0**60, torch.float64: 2.0**600}
+"""By what a state may grow or shrink in a window, with room for adjoints above FLOOR."""
 
 EXPONENT_BITS = {
     torch.float32: (torch.int32, 0xFF << 23),
@@ -127,6 +138,35 @@ def without_tiny(x: Tensor, floor: float) -> Tensor:
     parts = torch.view_as_real(x) if x.is_complex() else x
     torch.ops.aten.hardshrink.out(parts, floor, out=parts)
     return x
+
+
+def strained(first: Tensor, last: Tensor, factors: Tensor) -> bool:
+    """Whether windows were too long for a scan, so that numbers may be lost.
+
+    It looks at the numbers. A row that ends in zeros counts unless it began with them: an underflow
+    is not told from a gain of zero.
+
+    Args:
+        first, last: (batch, dim, ...), the initial state and the last one, as they were carried.
+        factors: (batch, windows, dim, ...).
+    """
+    if last.numel() == 0:
+        return False
+    limit = STRAIN[factors.dtype]
+    ranges = [last.abs().aminmax()]
+    if factors.shape[1] > 1:
+        ranges.append(factors.aminmax())
+    if not all(high.item() <= limit for _, high in ranges):  # NaN is not
+        return True
+    if all(low.item() >= 1 / limit for low, _ in ranges):
+        return False
+    small = (last.abs() < 1 / limit) & (first != 0)
+    return bool(small.any()) or bool((factors < 1 / limit).any())
+
+
+def window_of(factors: Tensor, length: int, rescale: int) -> int:
+    """Steps between two divisions, by how many there were: `rescale`, or 1 after a strained run."""
+    return 1 if factors.shape[1] == length else rescale
 
 
 def exponents(factors: Tensor, before: Tensor | None = None) -> Tensor:

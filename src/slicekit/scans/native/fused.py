@@ -38,7 +38,7 @@ from slicekit.scans.native.assignment import PANELS, REAL, Run, runs_of
 from slicekit.scans.native.policy import Native
 from slicekit.scans.native.tokens import Alone
 from slicekit.scans.operands import expected_shapes
-from slicekit.scans.projective import powers_of_two
+from slicekit.scans.projective import powers_of_two, strained, window_of
 from slicekit.structures import Parameters, Structure
 
 LARGE = 2**14
@@ -248,6 +248,16 @@ class _Pass:
             directed=self.rescale > 0,
         )
 
+    def run_forward(
+        self, state: Tensor, last: Tensor | None, directions: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """States, factors, and what is kept; `last` and `directions` are filled."""
+        problem = self.problem(state)
+        numbers = problem.worth_keeping(self.limit) if self.keep else 0
+        kept = [state.new_empty(numbers)] if numbers else []
+        states, factors = problem.forward(kept[0] if kept else None, False, last, directions)
+        return states, factors, kept
+
     def rounded(self, in_x: Tensor) -> Tensor:
         """The gradient of x in its own precision."""
         return in_x.to(HALF) if self.half else in_x
@@ -266,12 +276,12 @@ def _forward(*args: Any) -> list[Tensor]:
     if this.rescale:
         sizes = [powers_of_two(state.abs().amax(1, keepdim=True))]
         state = state / sizes[0]
-    problem = this.problem(state)
-    numbers = problem.worth_keeping(this.limit) if this.keep else 0
-    kept = [state.new_empty(numbers)] if numbers else []
     last = torch.empty_like(state) if this.ends and this.half else None
     directions = this.blank_directions() if this.rescale else None
-    states, factors = problem.forward(kept[0] if kept else None, False, last, directions)
+    states, factors, kept = this.run_forward(state, last, directions)
+    if factors is not None and strained(state, states.select(1, -1), factors):
+        this.rescale = 1
+        states, factors, kept = this.run_forward(state, last, directions)
     if this.ends and last is None:
         last = states.select(1, -1).clone()
     scales = []
@@ -293,6 +303,7 @@ def _backward(*args: Any) -> list[Tensor | None]:
     factors, sizes = None, None
     if this.rescale:
         states, factors, sizes, *rest = rest
+        this.rescale = window_of(factors, states.shape[1], this.rescale)
     state, *kept = rest if this.makes else [this.start[0], *rest]
     in_last, trained = in_ends[0] if this.ends else None, any(needed[this.first :])
     in_parameters, in_x, in_state, _ = this.problem(state).backward(
