@@ -17,7 +17,7 @@ def returning(value: Any) -> Task:
 
 
 def sampled(value: Any) -> Batch:
-    return returning(value).sample(2, (3, 3), seeded(0))
+    return returning(value).sample(2, (2, 3), seeded(0))
 
 
 def test_everything_is_labelled_unless_the_function_says_otherwise() -> None:
@@ -76,7 +76,7 @@ def test_an_object_that_can_be_called_will_do() -> None:
     task = from_function(Callable3(), vocabulary=2, outputs=2, oracle=lambda tokens: [0])
     assert task.name == "Callable3"
     assert task.oracle([1]) == [0]
-    assert task.sample(2, (3, 3), seeded(0)).inputs.shape == (2, 3)
+    assert task.sample(2, (2, 3), seeded(0)).inputs.shape == (2, 3)
 
 
 ALL = torch.ones(2, 3, dtype=torch.bool)
@@ -117,6 +117,17 @@ def test_what_is_no_batch_is_named(returned: Any, error: type[Exception], messag
     with pytest.raises(error) as caught:
         sampled(returned)
     assert str(caught.value).startswith(f"what the function mine returned: {message}")
+
+
+@pytest.mark.parametrize(("asked", "met"), [((2, 3), True), ((4, 9), False), ((1, 2), False)])
+def test_sequences_have_the_lengths_that_were_asked_for(asked: tuple[int, int], met: bool) -> None:
+    """Or an evaluation at length 1,024 would report what is so at length 3."""
+    task = returning((TOKENS, TOKENS))
+    if met:
+        assert task.sample(2, asked, seeded(0)).lengths.tolist() == [3, 3]
+        return
+    with pytest.raises(ValueError, match=f"sequence 0 has length 3; expected .* {asked[1]}, as"):
+        task.sample(2, asked, seeded(0))
 
 
 def test_errors_of_the_function_itself_come_through() -> None:

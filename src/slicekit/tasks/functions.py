@@ -43,9 +43,9 @@ def from_function(
         oracle: optional, the targets of one sequence by definition, see `Task.oracle`.
 
     Returns:
-        A task. What the function returns is checked at every call, and an error says what is wrong.
-        What stands past the end of a sequence, or as a target where none is wanted, is replaced by
-        0.
+        A task. What the function returns is checked at every call, its lengths too, and an error
+        says what is wrong. What stands past the end of a sequence, or as a target where none is
+        wanted, is replaced by 0.
 
     Raises:
         TypeError: if the function can't be called.
@@ -108,6 +108,7 @@ class _FunctionTask(Task):
         try:
             drawn = _as_batch(returned, batch)
             _check_classes(drawn, self.vocabulary, self.outputs)
+            _check_lengths(drawn, lengths)
         except (TypeError, ValueError) as error:
             raise type(error)(f"what the function {self.name} returned: {error}") from error
         return drawn
@@ -148,6 +149,21 @@ def _as_batch(returned: Any, batch: int) -> Batch:
         supervised,
         lengths,
     )
+
+
+def _check_lengths(batch: Batch, lengths: tuple[int, int]) -> None:
+    """Raise where a sequence has none of the lengths that were asked for.
+
+    An evaluation would else report as its accuracy at one length what it is at another.
+    """
+    low, high = lengths
+    outside = (batch.lengths < low) | (batch.lengths > high)
+    if outside.any():
+        (sequence,) = first_true(outside)
+        raise ValueError(
+            f"sequence {sequence} has length {int(batch.lengths[sequence])}; expected one of "
+            f"{low} to {high}, as the argument lengths={lengths} asks"
+        )
 
 
 def _check_integers(name: str, tensor: Tensor) -> None:
