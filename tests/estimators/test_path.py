@@ -8,10 +8,11 @@ import torch
 
 pytest.importorskip("sklearn")
 
-from slicekit.estimators import Ridge, SliceClassifier
+from slicekit.estimators import Ridge, SliceClassifier, SliceRegressor
 from slicekit.estimators import path as path_room
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.path import Path
+from slicekit.estimators.preparation import statistics
 
 
 def cases(values: np.ndarray, times: np.ndarray | None = None) -> Cases:
@@ -123,3 +124,32 @@ def test_one_long_series_does_not_make_room_for_all_others() -> None:
     assert seen.observations.numel() == 60_000 + 600 * 20
     model = SliceClassifier(solver=Ridge(groups=1), random_state=0).fit(X, y)
     assert model.predict(X[:3]).shape == (3,)
+
+
+def test_rare_peaks_are_as_high_as_they_are() -> None:
+    random = np.random.RandomState(3)
+    heights = random.uniform(20, 100, 150)
+    values = random.randn(150, 1, 40)
+    values[np.arange(150), 0, random.randint(40, size=150)] += heights
+    model = SliceRegressor(random_state=0).fit(values[:100], heights[:100])
+    assert model.score(values[100:], heights[100:]) > 0.9
+
+
+@pytest.mark.parametrize("fill", [1e12, -9.97e36, 1e300])
+def test_a_number_that_stands_for_none_drowns_nothing(fill: float) -> None:
+    values = np.random.RandomState(0).randn(20, 30, 1)
+    centre, spread, _ = statistics(torch.from_numpy(values[..., 0]))
+    values[0, 5] = fill
+    filled_centre, filled_spread, _ = statistics(torch.from_numpy(values[..., 0]))
+    assert abs(filled_centre - centre) < 0.1 * spread and 0.9 < filled_spread / spread < 1.1
+    path = Path.fit(cases(values))
+    found, _ = path(cases(values))
+    assert found.isfinite().all() and found[1:].std() > 0.9
+
+
+def test_a_channel_with_few_values_but_one_keeps_its_mean_and_deviation() -> None:
+    """Where most values are equal, those that are not are no outliers."""
+    values = torch.zeros(1000, dtype=torch.float64)
+    values[::200] = 7.0
+    centre, spread, _ = statistics(values)
+    assert centre > 0 and spread > 0.01

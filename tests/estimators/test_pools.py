@@ -19,7 +19,7 @@ from slicekit.estimators.pools import (
     RotationPool,
 )
 from slicekit.estimators.pools import filters as filters_module
-from slicekit.estimators.pools.base import Held, level_of
+from slicekit.estimators.pools.base import Held, draw_mixes, level_of
 from slicekit.estimators.readout import fit_readout, join, ridge
 
 LENGTHS = torch.tensor([90, 71, 1, 8, 33])
@@ -160,3 +160,14 @@ def test_features_that_do_not_vary_do_not_count() -> None:
     readout, _ = fit_readout(F, Y, torch.ones(6, dtype=torch.float64), np.random.default_rng(0))
     assert readout.columns.tolist() == [1]
     torch.testing.assert_close(readout(F), Y.float(), atol=0.5, rtol=0)
+
+
+def test_mixtures_are_of_the_channels_that_have_a_part_in_them() -> None:
+    random = np.random.default_rng(0)
+    mixes = draw_mixes(6, 40, random)
+    x = torch.from_numpy(random.standard_normal((5, 40, 9))).float()
+    cases = torch.from_numpy(random.integers(0, 5, (6, 3)))
+    places = torch.from_numpy(random.integers(0, 9, (6, 3, 4)))
+    whole = torch.einsum("gc,gsct->gst", mixes, x[cases])
+    mixed = filters_module._mixed(x, cases, places, mixes)
+    torch.testing.assert_close(mixed, whole.gather(-1, places))

@@ -21,6 +21,12 @@ from slicekit.estimators.preparation import statistics
 from slicekit.paths import LastValue, valid_mask
 
 CLIP = 8.0
+"""Deviations from which on values count by their logarithm, so that the height of a rare peak is
+seen and a number that stands for none drowns nothing."""
+
+FARTHEST = 1e30
+"""Deviations beyond which all are alike."""
+
 REGULAR = 1e-3
 FINE = 0.1
 """Of the steps in training, the share that may be shorter than that of the grid."""
@@ -38,6 +44,16 @@ LONGEST = 2**40
 ROUNDING = 1e-6
 AT_ONCE, HELD = 2**22, 2**27
 """Values that are read at once, in float64, and that paths of a set may have, in float32."""
+
+
+def compressed(deviations: Tensor) -> Tensor:
+    """Themselves up to `CLIP`, and from there on CLIP (1 + log(size / CLIP)), with their sign.
+
+    >>> compressed(torch.tensor([1.0, -8.0, 80.0]))
+    tensor([ 1.0000, -8.0000, 26.4207])
+    """
+    size = deviations.abs().clamp(CLIP, FARTHEST)
+    return deviations.clamp(-CLIP, CLIP) * (1 + (size / CLIP).log())
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +250,7 @@ class Path:
             )
 
     def _scaled(self, values: Tensor) -> Tensor:
-        return ((values.double() - self.centre) / self.spread).clamp(-CLIP, CLIP).float()
+        return compressed((values.double() - self.centre) / self.spread).float()
 
     def _origins(self, first: Tensor) -> Tensor:
         if self.origin is None:

@@ -24,6 +24,10 @@ from slicekit.estimators.inputs import Cases
 from slicekit.paths import LastValue
 
 CLIP = 5.0
+ABSURD = 100.0
+MIDDLE = 0.6745
+"""The median distance of a normal distribution from its mean, in deviations."""
+
 CLOCK = 2.0
 STEPS = 20.0
 REGULAR = 1e-3
@@ -138,18 +142,35 @@ class Preparation:
 def statistics(values: Tensor) -> tuple[float, float, bool]:
     """Mean, deviation and whether some are missing; outliers count as `CLIP` deviations.
 
-    Without a second value the deviation is infinite, so that whatever comes is as the mean.
+    Where these make up most of the deviation, and the middle half of the values says that it is
+    `ABSURD` times too large, deviations are counted from there. Without a second value the
+    deviation is infinite, so that whatever comes is as the mean.
     """
     missing = values.isnan()
     known = values[~missing].double()
     if known.numel() == 0:
         return 0.0, math.inf, False
-    centre, spread = moments(known)
-    if spread == 0:
-        return centre, math.inf, bool(missing.any())
-    inner = ((known - centre) / spread).clamp(-CLIP, CLIP)
-    shift, narrower = moments(inner)
-    return centre + spread * shift, spread * narrower, bool(missing.any())
+    whole = moments(known)
+    if whole[1] == 0:
+        return whole[0], math.inf, bool(missing.any())
+    centre, spread = _without_outliers(known, *whole)
+    if spread < whole[1] / 2:
+        usual = _of_the_middle(known)
+        if 0 < ABSURD * usual[1] < spread:
+            centre, spread = _without_outliers(known, *usual)
+    return centre, spread, bool(missing.any())
+
+
+def _without_outliers(known: Tensor, centre: float, spread: float) -> tuple[float, float]:
+    """Mean and deviation where no value counts as more than `CLIP` deviations of those given."""
+    shift, narrower = moments(((known - centre) / spread).clamp(-CLIP, CLIP))
+    return centre + spread * shift, spread * narrower
+
+
+def _of_the_middle(known: Tensor) -> tuple[float, float]:
+    """The median, and the deviation of a normal distribution with the same median distance."""
+    centre = known.median()
+    return centre.item(), (known - centre).abs().median().item() / MIDDLE
 
 
 def moments(known: Tensor) -> tuple[float, float]:

@@ -98,10 +98,7 @@ class FilterPool(Pool):
         shares = torch.from_numpy(random.uniform(size=(groups, SAMPLE, PLACES)))
         times = (shares * lengths[cases].unsqueeze(-1)).long()
         taps = (times.unsqueeze(-1) - dilation * torch.arange(TAPS)).clamp_min(0)
-        seen = x[cases].gather(
-            -1, taps.flatten(2).unsqueeze(2).expand(-1, -1, x.shape[1], -1)
-        )  # (groups, series, channels, places x taps)
-        mixed = torch.einsum("gsct,gc->gst", seen, mixes).unflatten(-1, (PLACES, TAPS))
+        mixed = _mixed(x, cases, taps.flatten(2), mixes).unflatten(-1, (PLACES, TAPS))
         z = torch.einsum("gspj,gkj->gksp", mixed, weights).flatten(2).sort(-1).values
         # Not where a series stands still: there the sign of z is a matter of rounding.
         z = z + STILL * z.std(-1, keepdim=True)
@@ -236,6 +233,24 @@ def _add_group(sums: Memory, z: Tensor, active: Tensor, thresholds: Tensor, begu
     stretches[..., 2] = torch.where(later, (place[:, :count] + begun[:, None]), stretches[..., 2])
     stretches[..., 3] += (places * above[:, :count, :, 1]).sum(-1)
     stretches[..., 4] = torch.maximum(stretches[..., 4], largest[:, :count].double())
+
+
+def _mixed(x: Tensor, cases: Tensor, places: Tensor, mixes: Tensor) -> Tensor:
+    """Mixtures of paths at some places, of the channels alone that have a part in them.
+
+    Args:
+        x: (all cases, channels, length).
+        cases: (groups, series), those of each group.
+        places: (groups, series, places) in them.
+        mixes: (groups, channels).
+
+    Returns:
+        (groups, series, places).
+    """
+    few = int((mixes != 0).sum(1).max())
+    channels = mixes.abs().topk(few, 1).indices.sort(1).values  # (groups, few)
+    seen = x[cases[:, :, None, None], channels[:, None, :, None], places.unsqueeze(2)]
+    return torch.einsum("gsct,gc->gst", seen, mixes.gather(1, channels))
 
 
 def _draw_weights(groups: int, random: np.random.Generator) -> Tensor:
