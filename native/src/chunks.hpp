@@ -142,14 +142,14 @@ struct PanelChunk {
   // Where the gradients of its increments are to be written, before `write_in_increments`.
   Real *in_increments(int64_t split) const {
     Real *whole = pass.partial[split];
-    if (!whole && half()) return scratch.increments;  // which nobody reads any more
+    if (!whole && half()) return scratch.in_increments;
     if (!whole) whole = static_cast<Real *>(pass.q.in_increments);
     return whole + chunk.first_row() * width();
   }
 
   void write_in_increments(int64_t split) const {
     if (!half() || pass.partial[split]) return;
-    narrow(scratch.increments, chunk.rows() * width(),
+    narrow(scratch.in_increments, chunk.rows() * width(),
            static_cast<Half *>(pass.q.in_increments) + chunk.first_row() * width());
   }
 

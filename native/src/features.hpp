@@ -323,66 +323,53 @@ SLICEKIT_NOINLINE void add_parameter_gradients(int64_t panels, const Path &path,
                           total + path.clock() * N, N, apart, add});
 }
 
-// GROUPS full lane groups of channels of in_increments (rows, channels).
-template <int GROUPS, class Real>
-inline void pull_channel_groups(const Layout &layout, const Real *packed, int64_t channels,
-                                int64_t rows, const Panels<Real> &gradients, Real *in_increments) {
-  constexpr int64_t N = LANES<Real>;
-  const int64_t panels = layout.feature_panels;
-  for (int64_t p = 0; p < panels; p += PANELS_AT_ONCE) {
-    multiply_groups<GROUPS, Real>({rows, least(PANELS_AT_ONCE, panels - p), N, gradients.of(p, 0),
-                                   gradients.panel, gradients.row, 1, packed + p * N * N,
-                                   panels * N * N, in_increments, channels, N, p > 0});
-  }
-}
-
 // The last channels where they fill `width` lanes of a group, by way of a few rows of whole groups.
 template <class Real>
-inline void pull_padded_group(const Layout &layout, const Real *packed, int64_t channels,
-                              int64_t width, int64_t rows, const Panels<Real> &gradients,
+inline void pull_padded_group(const Real *packed, int64_t channels, int64_t width, int64_t rows,
+                              const Panels<Real> &gradients, int64_t panels, bool add,
                               Real *in_increments) {
   constexpr int64_t N = LANES<Real>, HEIGHT = tile_rows(1);
   Real some[HEIGHT * N];
-  const int64_t panels = layout.feature_panels;
-  for (int64_t p = 0; p < panels; p += PANELS_AT_ONCE) {
-    for (int64_t r = 0; r < rows; r += HEIGHT) {
-      const int64_t height = least(HEIGHT, rows - r);
-      multiply_groups<1, Real>({height, least(PANELS_AT_ONCE, panels - p), N, gradients.of(p, r),
-                                gradients.panel, gradients.row, 1, packed + p * N * N, 0, some, N, 0,
-                                false});
-      for (int64_t x = 0; x < height; ++x) {
-        Real *to = in_increments + (r + x) * channels;
-        for (int64_t c = 0; c < width; ++c) to[c] = p ? to[c] + some[x * N + c] : some[x * N + c];
-      }
+  for (int64_t r = 0; r < rows; r += HEIGHT) {
+    const int64_t height = least(HEIGHT, rows - r);
+    multiply_groups<1, Real>({height, panels, N, gradients.of(0, r), gradients.panel, gradients.row, 1,
+                              packed, 0, some, N, 0, false});
+    for (int64_t x = 0; x < height; ++x) {
+      Real *to = in_increments + (r + x) * channels;
+      for (int64_t c = 0; c < width; ++c) to[c] = add ? to[c] + some[x * N + c] : some[x * N + c];
     }
   }
 }
 
-// in_increments (rows, width) = gradients · parameters^T.
+// in_increments (rows, width) (+)= gradients · parameters^T, of `panels` panels from the `first` on.
 template <class Real>
 SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> &packed, const Path &path,
-                            int64_t rows, const Panels<Real> &gradients, Real *in_increments) {
+                                       int64_t rows, const Panels<Real> &gradients, int64_t first,
+                                       int64_t panels, Real *in_increments) {
   constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
-  const int64_t panels = layout.feature_panels, channels = path.width();
+  const int64_t channels = path.width(), group = layout.feature_panels * N * N;
   const ChannelGroups<Real> channel(channels);
-  const Real *squares = packed.backward;
+  const Real *squares = packed.backward + first * N * N;
+  const bool add = first > 0;
   each_tile_of_groups(channel.full, [&](auto groups, int64_t c) {
-    pull_channel_groups<decltype(groups)::value>(layout, squares + c * panels * N * N, channels, rows,
-                                                 gradients, in_increments + c * N);
+    multiply_groups<decltype(groups)::value, Real>({rows, panels, N, gradients.at, gradients.panel,
+                                                    gradients.row, 1, squares + c * group, group,
+                                                    in_increments + c * N, channels, N, add});
   });
   if (channel.padded) {
-    pull_padded_group(layout, squares + channel.full * panels * N * N, channels, channel.over, rows,
-                      gradients, in_increments + channel.full * N);
+    pull_padded_group(squares + channel.full * group, channels, channel.over, rows, gradients, panels, add,
+                      in_increments + channel.full * N);
   }
   for (int64_t x = 0; x < channel.few; ++x) {
-    const Real *rest = packed.rest + x * panels * N;
+    const Real *rest = packed.rest + (x * layout.feature_panels + first) * N;
     for (int64_t r = 0; r < rows; ++r) {
       Vector<Real> total[VECTORS] = {};
       for (int64_t p = 0; p < panels; ++p) {
         const Real *from = gradients.of(p, r);
         for (int v = 0; v < VECTORS; ++v) total[v] += load(from + v * V) * load(rest + p * N + v * V);
       }
-      in_increments[r * channels + channel.full * N + x] = sum(added<Real>(total));
+      Real *to = in_increments + r * channels + channel.full * N + x;
+      *to = sum(added<Real>(total)) + (add ? *to : Real(0));
     }
   }
 }

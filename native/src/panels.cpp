@@ -111,15 +111,20 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
     if (!q.in_parameters && !q.in_increments) continue;
     keep_still(part, gradients);
     pass.pull_flow(layout, chunk.rows(), panels, gradients, scratch.flow);
-    if (q.in_parameters) {
-      add_parameter_gradients(layout.feature_panels, pass.path, chunk.rows(), part.increments(),
-                              gradients, total, true);
+    // A few panels at a time, which both products read while they are in the cache.
+    for (int64_t p = 0; p < layout.feature_panels; p += PANELS_AT_ONCE) {
+      const int64_t some = least(PANELS_AT_ONCE, layout.feature_panels - p);
+      const Panels<Real> own = {gradients.of(p, 0), gradients.panel, gradients.row};
+      if (q.in_parameters) {
+        add_parameter_gradients(some, pass.path, chunk.rows(), part.increments(), own,
+                                total + p * pass.packed_panel(), true);
+      }
+      if (q.in_increments) {
+        pull_increments(layout, pass.packed[split], pass.path, chunk.rows(), own, p, some,
+                        part.in_increments(split));
+      }
     }
-    if (q.in_increments) {
-      pull_increments(layout, pass.packed[split], pass.path, chunk.rows(), gradients,
-                      part.in_increments(split));
-      part.write_in_increments(split);
-    }
+    if (q.in_increments) part.write_in_increments(split);
   }
 }
 

@@ -25,6 +25,7 @@ struct Scratch {
   Real *increments;   // of a chunk, (rows, width), where the pass works on copies
   Real *states;       // the same, after and before its steps: (sequences, steps + 1, dim, columns)
   Real *in_states;    // and their gradients
+  Real *in_increments;  // of a chunk, where memory has these in half precision
   Real *directions;   // of a state
   typename Scales<Real>::Integer *exponents;  // of its numbers, (sequences, dim)
   Real *weights;      // powers of two of these
@@ -136,6 +137,8 @@ struct Pass {
     scratch.increments = workspace.take<Real>(copies_path(q) ? plan.rows * path.width() : 0);
     scratch.states = workspace.take<Real>(copied);
     scratch.in_states = workspace.take<Real>(backward ? copied : 0);
+    const bool rounded = backward && q.half && !q.vocabulary;
+    scratch.in_increments = workspace.take<Real>(rounded ? plan.rows * path.width() : 0);
     scratch.directions = workspace.take<Real>(directed);
     scratch.exponents = workspace.take<typename Scales<Real>::Integer>(plan.together * directed);
     scratch.weights = workspace.take<Real>(directed);

@@ -18,13 +18,14 @@ constexpr int LANE_TILE_ROWS = 4, LANE_TILE_COLUMNS = 4;
 // Steps made together: many, so that the parameters are read seldom, but few enough that their
 // transitions stay in the cache.
 constexpr int64_t ROWS = 192, FEWER_ROWS = 96, CHUNK_BYTES = 2 << 20;
-// Panels whose packed parameters fit in the first-level cache beside the rest.
+// Panels whose packed parameters fit in the first-level cache beside the rest, and whose rows of a
+// chunk fit in the second-level one.
 constexpr int64_t PANELS_AT_ONCE = 16;
 #elif defined(__AVX2__)
 constexpr int VECTOR_BYTES = 32;
 constexpr int TILE = 6, TILE_GROUPS = 1, NARROW_TILE = 6;
 constexpr int LANE_TILE_ROWS = 2, LANE_TILE_COLUMNS = 4;
-constexpr int64_t ROWS = 96, FEWER_ROWS = 48, CHUNK_BYTES = 2 << 20;
+constexpr int64_t ROWS = 96, FEWER_ROWS = 96, CHUNK_BYTES = 2 << 20;
 constexpr int64_t PANELS_AT_ONCE = 32;
 #elif defined(__ARM_NEON)
 constexpr int VECTOR_BYTES = 16;
