@@ -187,6 +187,9 @@ class Operator:
 
     def pull_again(self, ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple:
         """The gradients of the arguments of the adjoint, from those of its results."""
+        if _is_any_autocast_enabled():
+            with autocast_off(next(x.device for x in ctx.saved_tensors if x is not None)):
+                return self.pull_again(ctx, gradients)
         if self.second is None:
             advice = "" if self.advice is REVERSE else f"; {self.advice}"
             raise RuntimeError(f"{self.subject} first derivatives only{advice}")

@@ -1,8 +1,11 @@
 """The matrix exponential and the action of exponentials, against torch.matrix_exp."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from slicekit import DPLR, JointDPLR, Sparse, WalshHadamard
 from slicekit.structures import Generator
@@ -74,6 +77,37 @@ def test_both_derivatives_are_those_of_finite_differences(norm: float, dtype: to
     a = of_norm(norm, 1, 3, 3, dtype=dtype).requires_grad_()
     assert torch.autograd.gradcheck(matrix_exponential, a)
     assert torch.autograd.gradgradcheck(matrix_exponential, a)
+
+
+def second_derivative(a: Tensor, scale: float = 1.0) -> Tensor:
+    """Of the loss |exp(A)|², through the square of its gradient, which comes multiplied."""
+    a = a.detach().requires_grad_()
+    loss = scale * matrix_exponential(a).square().sum()
+    (first,) = torch.autograd.grad(loss, a, create_graph=True)
+    return torch.autograd.grad((first / scale).square().sum(), a)[0]
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-3, 1.0, 65536.0])
+@pytest.mark.parametrize("autocast", [False, True], ids=["", "autocast"])
+def test_second_derivatives_keep_their_digits_at_any_scale(scale: float, autocast: bool) -> None:
+    a = torch.randn(2, 4, 4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        actual = second_derivative(a, scale).double()
+    expected = second_derivative(a.double())
+    assert (actual - expected).abs().max() < 3e-6 * expected.abs().max()
+
+
+def test_second_derivatives_are_mapped_and_recorded() -> None:
+    def second(exponential: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        loss = torch.func.grad(lambda a: exponential(a).square().sum())
+        return torch.func.grad(lambda a: loss(a).square().sum())
+
+    a = torch.stack([of_norm(norm, 3, 3) for norm in (0.1, 3.0, 10.0)])
+    expected = second(torch.matrix_exp)(a)
+    torch.testing.assert_close(torch.func.vmap(second(matrix_exponential))(a), expected)
+    recorded = make_fx(second(matrix_exponential))(torch.zeros_like(a))
+    torch.testing.assert_close(recorded(a), expected)
+    assert second_derivative(a.to("meta")).shape == a.shape
 
 
 def test_gradients_of_mixed_norms_are_those_of_torch() -> None:

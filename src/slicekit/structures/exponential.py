@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from slicekit.choices import kernel_serves
@@ -45,12 +46,22 @@ def _taylor_minus_identity(a: Tensor, degree: int, columns: int) -> Tensor:
     return a @ total
 
 
+def _largest(a: Tensor) -> Tensor:
+    """The largest row sum of a batch (..., n, n), with all of it that torch.func maps over."""
+    return _unwrapped(a.detach().abs().sum(-1).amax()).amax()
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """The tensor under the wrappers of torch.func, which has an axis more for each torch.vmap."""
+    return _unwrapped(get_unwrapped(x)) if is_functorch_wrapped_tensor(x) else x
+
+
 def _exponential_minus_identity(a: Tensor) -> Tensor:
     if a.dtype in (torch.float64, torch.complex128):
         degree, columns, reach = 15, 3, 0.5
     else:
         degree, columns, reach = 9, 3, 0.5
-    norm = float(a.detach().abs().sum(-1).amax()) if a.numel() else 0.0
+    norm = float(_largest(a)) if a.numel() else 0.0
     squarings = max(0, math.ceil(math.log2(norm / reach))) if 0 < norm < math.inf else 0
     squarings = min(squarings, MAX_SQUARINGS)
     e = _taylor_minus_identity(a / 2**squarings, degree, columns)
@@ -87,7 +98,14 @@ def _backward(
 
 
 def _second(operands: list[Tensor]) -> tuple[Tensor]:
-    return (torch.matrix_exp(operands[0]),)
+    """By torch only where no numbers can be seen: the derivative of its exponential is that of
+    [[A, G], [0, A]], and loses digits where the gradient G is far larger or smaller than A.
+    """
+    (a,) = operands
+    below = _unwrapped(a)
+    if recording() or below.is_meta or isinstance(below, FakeTensor):
+        return (torch.matrix_exp(a),)
+    return (_exponential(a),)
 
 
 def _flops(shapes: list[tuple[int, ...]]) -> int:
