@@ -203,6 +203,20 @@ def test_half_precision_follows_the_input(name: str) -> None:
 
 
 @every_mixer
+def test_parameters_have_the_default_dtype(name: str) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        mixer = MIXERS[name]()
+        y = mixer(torch.randn(BATCH, LENGTH, mixer.channels))
+    finally:
+        torch.set_default_dtype(before)
+    tensors = [x for x in (y, *mixer.state_dict().values()) if x.is_floating_point()]
+    assert {x.dtype for x in tensors} == {torch.float64}
+    assert all(x.is_contiguous() for x in tensors[1:])
+
+
+@every_mixer
 def test_autocast(name: str) -> None:
     mixer = make(name).float()
     x = make_input(mixer, dtype=torch.float32)

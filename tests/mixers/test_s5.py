@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from slicekit.layers.state import State
 from slicekit.mixers.discretisation import Bilinear, Discretisation, ZeroOrderHold
@@ -101,6 +102,11 @@ def test_lecun_normal_has_the_variance_and_the_cut_of_jax() -> None:
     ours = lecun_normal(*shape, fan=16 * 64)
     assert abs(float(ours.std()) / float(theirs.std()) - 1) < 0.1
     assert abs(float(ours.abs().max()) / float(abs(theirs).max()) - 1) < 0.02
+
+
+def test_drawing_parameters_looks_at_no_number() -> None:
+    with FakeTensorMode():
+        assert S5(4, 8).readout.shape == (4, 4, 2)
 
 
 @pytest.mark.parametrize("readout", ["lecun_normal", "trunc_standard_normal", "complex_normal"])
