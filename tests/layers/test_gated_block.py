@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from slicekit import Dense, SLiCE, load, save
+from slicekit import Dense, Duration, LogODE, SLiCE, load, save
 from slicekit.layers import BatchNorm, GatedBlock, LayerNorm
+from slicekit.mixers import NRDE
 
 WIDTH = 6
 every_norm = pytest.mark.parametrize("norm", [BatchNorm(), LayerNorm()])
@@ -77,3 +78,18 @@ def test_bad_arguments_are_named() -> None:
         GatedBlock(SLiCE(6, Dense(6)), 6, dropout=1)
     with pytest.raises(ValueError, match="4 outputs; expected width=6"):
         GatedBlock(SLiCE(6, Dense(4)), 6)
+
+
+@pytest.mark.parametrize(
+    "mixer",
+    [
+        SLiCE(WIDTH, Dense(WIDTH), flow=LogODE(1, 3)),
+        SLiCE(WIDTH, Dense(WIDTH), flow=LogODE(1, Duration(0.5))),
+        NRDE(WIDTH, WIDTH, depth=1, window=3),
+    ],
+    ids=["steps", "time", "mixer"],
+)
+def test_a_mixer_with_windows_is_refused_by_name(mixer) -> None:
+    message = f"mixer is a {type(mixer).__name__} with one output for each window; expected one"
+    with pytest.raises(ValueError, match=message):
+        GatedBlock(mixer, WIDTH)

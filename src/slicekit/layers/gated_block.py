@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from slicekit.checks import Lengths, check_lengths
 from slicekit.layers.norms import BatchNorm, LayerNorm, RMSNorm
+from slicekit.layers.stack import windowed
 from slicekit.layers.state import State
 from slicekit.paths import mask_past_end
 
@@ -19,7 +20,7 @@ class GatedBlock(nn.Module):
     """A mixer between a norm and a gated linear unit, with one skip connection.
 
     Args:
-        mixer: a module with the contract of `SLiCE` and outputs of size width.
+        mixer: a module with the contract of `SLiCE`, and outputs of size width at every element.
         width: size of the block's inputs and outputs.
         norm: `BatchNorm()`, `LayerNorm()` or `RMSNorm()`, on the mixer's input.
         dropout: its probability, after the mixer and after the gated linear unit.
@@ -43,6 +44,12 @@ class GatedBlock(nn.Module):
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout={dropout}; expected a probability in [0, 1)")
+        if windowed(mixer):
+            raise ValueError(
+                f"mixer is a {type(mixer).__name__} with one output for each window; expected one "
+                "for each element: give it another flow or window, or take Block, which joins "
+                "windows and elements"
+            )
         outputs = getattr(mixer, "outputs", width)
         if outputs != width:
             raise ValueError(f"the mixer has {outputs} outputs; expected width={width}")
