@@ -176,6 +176,41 @@ def test_a_loaded_model_trains_and_saves_again(tmp_path: Path) -> None:
     assert_equal(load(tmp_path / "model"), again)
 
 
+def test_what_was_frozen_is_frozen_again(tmp_path: Path) -> None:
+    model = make_model(outputs=5)
+    model.embedding.requires_grad_(False)
+    model.blocks[1].get_submodule("mixer.A").requires_grad_(False)
+    model.heads[0].weight = model.embedding.weight  # tied, and both frozen
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    expected = {name: x.requires_grad for name, x in model.named_parameters()}
+    assert {name: x.requires_grad for name, x in again.named_parameters()} == expected
+    assert not all(expected.values()) and any(expected.values())
+    assert again.heads[0].weight is again.embedding.weight
+
+
+class Fixed(nn.Module):
+    """A linear map that starts frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(2, 2).requires_grad_(False)
+
+    def configuration(self) -> dict[str, Any]:
+        return {}
+
+
+def test_what_a_constructor_freezes_may_be_trained_after_loading(tmp_path: Path) -> None:
+    path, model = tmp_path / "model", Fixed()
+    model.map.bias.requires_grad_()
+    save(model, path)
+    again = load(path, classes=[Fixed])
+    assert again.map.bias.requires_grad and not again.map.weight.requires_grad
+    rewrite(path, lambda configuration, tensors: configuration.pop("frozen"))
+    older = load(path, classes=[Fixed])
+    assert not any(x.requires_grad for x in older.parameters())
+
+
 @dataclass(frozen=True)
 class Dressed(Circulant):
     """A structure of a user's with an argument of its own."""
@@ -401,6 +436,18 @@ def _a_tensor_too_many(configuration: dict[str, Any], tensors: dict[str, Tensor]
     tensors["extra"] = torch.zeros(1)
 
 
+def _a_frozen_word(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["frozen"] = "A.blocks"
+
+
+def _a_frozen_stranger(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["frozen"] = ["A.blocks", "__class__"]
+
+
+def _a_frozen_list(configuration: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    configuration["frozen"] = [["A.blocks"]]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -422,6 +469,9 @@ def _a_tensor_too_many(configuration: dict[str, Any], tensors: dict[str, Tensor]
         (_another_dtype, r"A\.blocks has dtype torch.int64; expected a floating dtype"),
         (_a_missing_tensor, r"the tensors do not fit the configuration: .*Missing key.*A\.blocks"),
         (_a_tensor_too_many, r"the tensors do not fit the configuration: .*Unexpected key.*extra"),
+        (_a_frozen_word, "can't be built again: its frozen parameters are no list of names"),
+        (_a_frozen_stranger, "can't be built again: it freezes '__class__', which is no parameter"),
+        (_a_frozen_list, r"can't be built again: it freezes \['A.blocks'\], which is no parameter"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_named(

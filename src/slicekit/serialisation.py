@@ -4,7 +4,7 @@ One file holds both, the configuration in the safetensors header, with a digest.
 temporary file and renamed, so that a file of that name is always whole. A configuration only names
 classes that slicekit knows, or that the caller of `load` hands over: loading a file runs no code
 from it. Tensors that are one in the model (tied ones, or a block that occurs twice) are one again
-after loading.
+after loading, and parameters that are frozen (`requires_grad_(False)`) are frozen again.
 """
 
 import os
@@ -36,7 +36,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a SLiCE or another module")
     tied = ties(model)
-    header = {"model": describe(model, "model")} | ({"ties": tied} if tied else {})
+    header = {"model": describe(model, "model"), "frozen": _frozen(model)}
+    header |= {"ties": tied} if tied else {}
     write_stored(path, "model", header, model.state_dict())
 
 
@@ -58,7 +59,8 @@ def load(
         device: where to put it.
 
     Returns:
-        The model, in evaluation mode.
+        The model, in evaluation mode. What was frozen is frozen; in files of older versions, which
+        do not tell, what the constructors freeze.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -69,9 +71,34 @@ def load(
     # The file may be a stranger's, and then a constructor may raise anything.
     try:
         model = assemble(configuration["model"], handed, tensors)
+        if "frozen" in configuration:
+            _freeze(model, configuration["frozen"])
         tied = checked_ties(model, configuration.get("ties", []))
     except Exception as error:
         raise ValueError(f"{path}: the model can't be built again: {told(error)}") from error
     model = model.to(device).eval()
     tie(model, tied)  # last, because a move takes buffers apart
     return model
+
+
+def _frozen(model: nn.Module) -> list[str]:
+    """The names of the parameters that are not trained."""
+    named = model.named_parameters(remove_duplicate=False)
+    return [name for name, x in named if not x.requires_grad]
+
+
+def _freeze(model: nn.Module, claimed: Any) -> None:
+    """Train all parameters but some, of which a stranger may have given the names.
+
+    Raises:
+        ValueError: if these are no names of parameters.
+    """
+    if not isinstance(claimed, list):
+        raise ValueError("its frozen parameters are no list of names")
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name in claimed:
+        if not isinstance(name, str) or name not in parameters:
+            raise ValueError(f"it freezes {name!r:.100}, which is no parameter of the model")
+    frozen = set(claimed)
+    for name, x in parameters.items():
+        x.requires_grad_(name not in frozen)
