@@ -95,6 +95,11 @@ def test_rounding_begins_no_window_of_nothing(steps: int) -> None:
     assert Duration(0.1).ends(increments).tolist() == [list(range(steps))]
 
 
+def test_exact_steps_in_single_precision_begin_no_window_of_nothing() -> None:
+    counts, elapsed = Duration(5.0).count(torch.ones(1, 100_000, 1))
+    assert counts.tolist() == [20_000] and elapsed.tolist() == [0.0]
+
+
 def test_ends_are_the_last_increments_of_the_windows() -> None:
     increments = torch.tensor([[[0.4], [0.4], [0.2], [3.0]]])
     assert Duration(0.5).ends(increments).tolist() == [[0, 2, 2, 2, 2, 2, 2, 3]]

@@ -28,6 +28,12 @@ class Duration(descriptions.Duration):
     all data. Outside `jax.jit` and `jax.vmap` it is read from the data, as in torch; inside, say
     the most there may be.
 
+    A position within a millionth of a window from an edge is on it. Steps in float32 are off by up
+    to 6e-8 of themselves, and so are sums of them: where windows should end with a step, far along
+    a path (after 17 windows at the worst, some 70 with steps of 0.1) they may end just beside it,
+    with a window of next to nothing. Steps that float32 holds exactly never do: count time in
+    steps, such as `Differences(times=1.0)` with `Duration(5.0)` for 0.1 with 0.5, or take float64.
+
     Args:
         time: how long a window is, in the units of the time channel; positive.
         channel: which channel of the path is time.
