@@ -95,3 +95,12 @@ def test_several_targets_are_predicted_as_well_as_each_alone() -> None:
     for n in range(2):
         alone = SliceRegressor(random_state=0).fit(X, y[:, n]).predict(X)
         np.testing.assert_allclose(together[:, n], alone, rtol=1e-3, atol=1e-3)
+
+
+def test_a_small_target_is_predicted_as_well_beside_a_huge_one() -> None:
+    X, _ = waves(12)
+    levels = X.mean((1, 2))
+    small, huge = 1e-2 * levels, 1e12 * levels[::-1]
+    alone = SliceRegressor(**RIDGE).fit(X, small).predict(X)
+    beside = SliceRegressor(**RIDGE).fit(X, np.stack([small, huge], 1)).predict(X)[:, 0]
+    np.testing.assert_allclose(beside, alone, rtol=1e-4, atol=1e-6)

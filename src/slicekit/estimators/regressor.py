@@ -83,7 +83,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         cases, y, weights = cases.select(torch.from_numpy(kept)), y[kept], weights[kept]
         self.centre_ = np.asarray(np.average(y, 0, weights))
         spread = np.sqrt(np.average((y - self.centre_) ** 2, 0, weights))
-        self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(), spread, 1.0)
+        self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(0), spread, 1.0)
         scaled = ((y - self.centre_) / self.spread_).reshape(len(y), -1)
         rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
         strata = rank * min(STRATA, len(y)) // len(y)
