@@ -265,11 +265,12 @@ def test_early_answers_are_those_of_the_stream() -> None:
         np.array([np.nan] * 10 + ["a"] * 10, dtype=object),
         [None] + ["a"] * 19,
         np.array([np.nan] + [1.0] * 19),
+        np.array(["NaT"] + ["2020"] * 10 + ["2021"] * 9, dtype="datetime64[D]"),
     ],
-    ids=["list", "objects", "None", "floats"],
+    ids=["list", "objects", "None", "floats", "dates"],
 )
 def test_a_missing_label_is_refused(y: Any) -> None:
-    with pytest.raises(ValueError, match=r"y\[0\] is (nan|None)|NaN"):
+    with pytest.raises(ValueError, match=r"y\[0\] is (nan|None|NaT)|NaN"):
         SliceClassifier(**RIDGE).fit(waves(20)[0], y)
 
 

@@ -73,6 +73,25 @@ def test_targets_that_are_no_numbers_are_named(wrong: object) -> None:
         SliceRegressor().fit(np.zeros((4, 1, 5)), y)
 
 
+DATES = np.array(["2020-01-01", "NaT", "2020-01-03"], dtype="datetime64[D]")
+DURATIONS = DATES - DATES[0]
+
+
+@pytest.mark.parametrize("y", [DATES, DURATIONS, DURATIONS[:, None]])
+@pytest.mark.parametrize("form", [np.asarray, list, lambda y: y.astype(object)])
+def test_dates_and_durations_are_no_numbers(y: np.ndarray, form: Any) -> None:
+    with pytest.raises(ValueError, match=r"y=.*expected numbers"):
+        SliceRegressor().fit(np.zeros((3, 1, 5)), form(y))
+
+
+def test_dates_of_pandas_are_no_numbers() -> None:
+    pandas = pytest.importorskip("pandas")
+    for zone in (None, "UTC"):
+        y = pandas.Series(DATES).dt.tz_localize(zone)
+        with pytest.raises(ValueError, match=r"y=.* holds dates or durations; expected numbers"):
+            SliceRegressor().fit(np.zeros((3, 1, 5)), y)
+
+
 def test_targets_of_three_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"y has shape \(4, 1, 1\)|dim 3"):
         SliceRegressor(**SMALL).fit(waves(4)[0], np.zeros((4, 1, 1)))

@@ -203,7 +203,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
 
 def check_no_missing(y: Any) -> None:
     """Raise ValueError if a label is NaN, None or another way to say that there is none."""
-    if isinstance(y, np.ndarray) and y.dtype.kind not in "fO":
+    if isinstance(y, np.ndarray) and y.dtype.kind not in "fOmM":
         return
     if not hasattr(y, "__iter__") or np.ndim(y) != 1:
         return

@@ -41,6 +41,16 @@ def seconds(times: Any, name: str = "times") -> tuple[np.ndarray, bool]:
         raise ValueError(f"{name} can't be read as numbers or dates: {error}") from error
 
 
+def holds_times(values: Any) -> bool:
+    """Whether there are dates or durations among values, of any shape.
+
+    >>> holds_times(np.array(["NaT"], dtype="datetime64[s]")), holds_times([1.0, 2.0])
+    (True, False)
+    """
+    array = np.asarray(values)
+    return array.dtype.kind in "mM" or (array.dtype == object and any(map(_is_time, array.flat)))
+
+
 def same_date(time: float) -> str:
     """What to add to an error about dates that do not differ as seconds since 1970, in float64."""
     return (
@@ -49,10 +59,15 @@ def same_date(time: float) -> str:
     )
 
 
+def _is_time(x: Any) -> bool:
+    """Whether x is a date or a duration, of NumPy, Python or pandas."""
+    return isinstance(x, NUMPYS) or hasattr(x, "isoformat") or hasattr(x, "total_seconds")
+
+
 def _objects(array: np.ndarray, name: str) -> np.ndarray:
     """An array of Python's or pandas' dates as one of NumPy's."""
-    first, told = array.flat[0], ("isoformat", "total_seconds")
-    if not isinstance(first, NUMPYS) and not any(hasattr(first, way) for way in told):
+    first = array.flat[0]
+    if not _is_time(first):
         return array
     kind = "timedelta64[us]" if hasattr(first, "total_seconds") else "datetime64[us]"
     try:

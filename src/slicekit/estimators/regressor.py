@@ -11,6 +11,7 @@ from torch import Tensor
 
 from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.base import SliceEstimator, check_finite
+from slicekit.estimators.clocks import holds_times
 from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import check_answers, read_cases
 
@@ -66,7 +67,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
             This regressor.
 
         Raises:
-            ValueError: if shapes do not fit, or a parameter is out of its range.
+            ValueError: if shapes do not fit, y is no numbers, or a parameter is out of its range.
             FloatingPointError: if the loss stays no number at a tenth of the learning rate.
         """
         if y is None:
@@ -136,13 +137,19 @@ def _numbers(y: Any) -> np.ndarray:
     """The targets as float64, finite.
 
     Raises:
-        ValueError: if one is no finite number.
+        ValueError: if one is no finite number, or a date or a duration, which NumPy would convert.
     """
     real: Any = np.float64
     try:
+        dated = holds_times(y)
         np.asarray(y, dtype=real)
     except (TypeError, ValueError):
         raise ValueError(f"y={_some(y)}; expected numbers, (cases,) or (cases, targets)") from None
+    if dated:
+        raise ValueError(
+            f"y={_some(y)} holds dates or durations; expected numbers, such as the seconds since a "
+            "date of yours"
+        )
     return check_array(y, ensure_2d=False, dtype=real, input_name="y")
 
 
