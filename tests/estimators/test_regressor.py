@@ -123,3 +123,22 @@ def test_a_small_target_is_predicted_as_well_beside_a_huge_one() -> None:
     alone = SliceRegressor(**RIDGE).fit(X, small).predict(X)
     beside = SliceRegressor(**RIDGE).fit(X, np.stack([small, huge], 1)).predict(X)[:, 0]
     np.testing.assert_allclose(beside, alone, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [make() for make in BOTH], ids=["ridge", "gradient"])
+@pytest.mark.parametrize("power", [-1000, -560, 530, 1000, 1023])
+def test_targets_of_any_size_are_predicted_alike(power: int, options: Any) -> None:
+    X, _ = waves(12)
+    levels = X.mean((1, 2))
+    y = 1.9 * levels / np.abs(levels).max()
+    plain = SliceRegressor(**options).fit(X, y).predict(X)
+    found = SliceRegressor(**options).fit(X, np.ldexp(y, power)).predict(X)
+    np.testing.assert_array_equal(found, np.ldexp(plain, power))
+
+
+def test_predictions_beyond_all_numbers_are_the_largest() -> None:
+    levels = np.linspace(-1, 1, 30)
+    regressor = SliceRegressor(**RIDGE).fit(np.repeat(levels[:, None], 9, 1), 1.7e308 * levels)
+    largest = np.finfo(float).max
+    found = regressor.predict(np.repeat([[-2.0], [2.0]], 9, 1))
+    np.testing.assert_array_equal(found, [-largest, largest])

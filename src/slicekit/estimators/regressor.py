@@ -18,6 +18,8 @@ from slicekit.estimators.inputs import check_answers, read_cases
 STRATA = 5
 """Validation holds out as many of the smallest values as of the largest."""
 
+LARGEST = np.finfo(np.float64).max
+
 
 class SliceRegressor(RegressorMixin, SliceEstimator):
     """Predict numbers from time series by structured linear CDEs.
@@ -82,10 +84,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         weights = self._weights(sample_weight, cases)
         kept = np.flatnonzero(weights)
         cases, y, weights = cases.select(torch.from_numpy(kept)), y[kept], weights[kept]
-        self.centre_ = np.asarray(np.average(y, 0, weights))
-        spread = np.sqrt(np.average((y - self.centre_) ** 2, 0, weights))
-        self.spread_ = np.where(spread > 1e-12 * np.abs(y).max(0), spread, 1.0)
-        scaled = ((y - self.centre_) / self.spread_).reshape(len(y), -1)
+        scaled = self._standardised(y, weights).reshape(len(y), -1)
         rank = np.argsort(np.argsort(scaled[:, 0], kind="stable"))
         strata = rank * min(STRATA, len(y)) // len(y)
         targets = torch.from_numpy(scaled)
@@ -122,10 +121,26 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
         """
         return explain(self, x, times, parts)
 
+    def _standardised(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Targets with mean 0 and deviation 1, as y in shape; keeps what leads back.
+
+        Each target is divided by a power of two first, so that the squares of the largest and of
+        the smallest numbers stay in range and others keep their bits.
+        """
+        _, power = np.frexp(np.abs(y).max(0))
+        units = np.ldexp(y, -power)
+        centre = np.asarray(np.average(units, 0, weights))
+        spread = np.sqrt(np.average((units - centre) ** 2, 0, weights))
+        spread = np.where(spread > 1e-12 * np.abs(units).max(0), spread, 1.0)
+        self.centre_, self.spread_ = (np.asarray(np.ldexp(x, power)) for x in (centre, spread))
+        return (units - centre) / spread
+
     def _combine(self, outputs: Tensor) -> np.ndarray:
         check_finite(outputs)
         means = outputs.cpu().double().mean(0).numpy()
-        return means.reshape(len(means), *self.centre_.shape) * self.spread_ + self.centre_
+        means = means.reshape(len(means), *self.centre_.shape)
+        with np.errstate(over="ignore"):
+            return np.clip(means * self.spread_ + self.centre_, -LARGEST, LARGEST)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
