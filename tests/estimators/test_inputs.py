@@ -8,7 +8,7 @@ from tests.estimators.waves import RIDGE, ragged, waves
 
 pytest.importorskip("sklearn")
 
-from slicekit.estimators import SliceClassifier
+from slicekit.estimators import SliceClassifier, SliceRegressor
 from slicekit.estimators.inputs import Cases, read_cases
 
 
@@ -51,6 +51,43 @@ def test_gaps_stay_and_padding_is_zero() -> None:
     for x, values, length in zip(X, cases.padded()[0], cases.lengths, strict=True):
         np.testing.assert_array_equal(values[:length].T, x)
         assert (values[length:] == 0).all()
+
+
+def masked(X: np.ndarray) -> np.ma.MaskedArray:
+    """An array whose small cells are masked."""
+    return np.ma.masked_less(X, -0.5)
+
+
+def test_masked_cells_are_gaps() -> None:
+    X, _ = waves(4)
+    holed = np.where(X < -0.5, np.nan, X)
+    held = np.empty(4, dtype=object)
+    held[:] = [masked(x) for x in X]
+    pairs = [(masked(x), np.arange(20)) for x in X]
+    for form in (masked(X), [masked(x) for x in X], [list(masked(x)) for x in X], held, pairs):
+        same(read(form), read(holed))
+    flat = [masked(x[0, : 5 + i]) for i, x in enumerate(X)]
+    same(read(flat), read([x[0, : 5 + i] for i, x in enumerate(holed)]))
+    same(read(masked(X[:, 0])), read(holed[:, 0]))
+    counts = np.arange(40).reshape(2, 1, 20)
+    same(read(np.ma.masked_less(counts, 3)), read(np.where(counts < 3, np.nan, counts)))
+    same(read(np.ma.array(X)), read(X))
+
+
+def test_masked_times_and_answers_are_refused() -> None:
+    X, y = waves(4)
+    places = np.ma.masked_equal(np.arange(20), 3)
+    for times in (places, places.astype("datetime64[s]"), [places] * 4):
+        with pytest.raises(ValueError, match=r"not finite|NaT"):
+            read(X, times)
+    hidden = np.ma.masked_array(np.arange(4), [False, False, True, False])
+    for labels in (hidden, hidden.astype(str)):
+        with pytest.raises(ValueError, match=r"y\[2\] is nan, so a label is missing"):
+            SliceClassifier(**RIDGE).fit(X, labels)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        SliceRegressor(**RIDGE).fit(X, hidden)
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        SliceClassifier(**RIDGE).fit(X, y, sample_weight=hidden)
 
 
 def test_arrays_that_torch_can_not_share_are_copied() -> None:

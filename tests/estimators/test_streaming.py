@@ -95,6 +95,13 @@ def test_probabilities_are_those_of_the_last_update() -> None:
     np.testing.assert_array_equal(stream.probabilities, found)
 
 
+def test_masked_values_are_gaps() -> None:
+    model, x = MODELS["ridge"], np.random.RandomState(0).randn(2, 9)
+    found = follow(model.stream(), np.ma.masked_greater(x, 0.5), None)
+    wanted = follow(model.stream(), np.where(x > 0.5, np.nan, x), None)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def tensors_in(held: Any) -> list[torch.Tensor]:
     """All tensors in nested tuples, dictionaries and dataclasses."""
     if isinstance(held, torch.Tensor):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from slicekit.devices import Device, find_device
 from slicekit.estimators.constructor import Parameters
+from slicekit.estimators.containers import unmasked
 from slicekit.estimators.inputs import Cases, read_cases
 from slicekit.estimators.model import History, Model, Problem
 from slicekit.estimators.solvers import Ridge, Solver, threads
@@ -119,7 +120,10 @@ class SliceEstimator(Parameters, BaseEstimator):
 
     def _weights(self, sample_weight: Any, cases: Cases) -> np.ndarray:
         weights = _check_sample_weight(
-            sample_weight, np.empty((len(cases), 1)), dtype=np.float64, ensure_non_negative=True
+            unmasked(sample_weight),
+            np.empty((len(cases), 1)),
+            dtype=np.float64,
+            ensure_non_negative=True,
         )
         if not weights.any():
             raise ValueError("sample_weight is zero for every case; expected a positive weight")

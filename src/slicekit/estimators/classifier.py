@@ -15,6 +15,7 @@ from torch import Tensor
 from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.constructor import ClassifierParameters
+from slicekit.estimators.containers import unmasked
 from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import check_answers, read_cases
 
@@ -87,6 +88,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         cases = read_cases(self, X, times, reset=True)
+        y = unmasked(y)
         check_no_missing(y)
         y = column_or_1d(y, warn=True)
         check_answers(X, cases, y)

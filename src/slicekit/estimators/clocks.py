@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from slicekit.estimators.containers import unmasked
+
 SECOND = np.timedelta64(1, "s")
 NUMPYS = (np.datetime64, np.timedelta64)
 
@@ -28,7 +30,7 @@ def seconds(times: Any, name: str = "times") -> tuple[np.ndarray, bool]:
     """
     if getattr(times, "tz", None) is not None and hasattr(times, "tz_convert"):
         times = times.tz_convert(None)
-    array = np.asarray(times)
+    array = np.asarray(unmasked(times))
     if array.dtype == object and array.size:
         array = _objects(array, name)
     if array.dtype.kind == "M":

@@ -8,8 +8,8 @@
 | a list of frames | a frame for each case, a row for each time, a column for each channel |
 
 Any other frame is a table (cases, length) of series with one channel. Channels go by the names of
-their columns, in whatever order these stand. pandas is never imported here: who hands over a frame
-has it.
+their columns, in whatever order these stand. Masked cells of an array are gaps. pandas is never
+imported here: who hands over a frame has it.
 """
 
 from collections.abc import Sequence
@@ -89,6 +89,34 @@ def unpacked(
     if stamps is not None and times is not None:
         raise ValueError("times is given, but the frames of X hold times already; give one")
     return [x for x, _ in pairs], times if stamps is None else stamps, names
+
+
+def unmasked(x: Any) -> Any:
+    """Masked cells as NaN, in an array or in those that a list holds; other things as they are.
+
+    >>> unmasked([np.ma.masked_greater([1, 2], 1)])
+    [array([ 1., nan])]
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        return _filled(x)
+    if type(x) in (list, tuple):
+        return type(x)(unmasked(part) for part in x)
+    if isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1:
+        held = np.empty_like(x)
+        for i, part in enumerate(x):
+            held[i] = unmasked(part)
+        return held
+    return x
+
+
+def _filled(x: Any) -> np.ndarray:
+    """A masked array with NaN, or NaT, in the cells that are masked."""
+    if not np.ma.is_masked(x):
+        return x.data
+    if x.dtype.kind in "mM":
+        return x.filled(np.array("NaT", x.dtype))
+    able = x if x.dtype.kind in "fcO" else x.astype(np.float64 if x.dtype.kind in "iub" else object)
+    return able.filled(np.nan)
 
 
 def is_frame(X: Any) -> bool:
@@ -190,7 +218,7 @@ def _of_cells(cells: Sequence[Any], row: int) -> Pair:
         raise ValueError(
             f"X has channels of lengths {sorted(lengths)} in row {row}; expected the same for all"
         )
-    return np.stack([np.asarray(cell, dtype=np.float64) for cell in cells]), None
+    return np.stack([np.asarray(unmasked(cell), dtype=np.float64) for cell in cells]), None
 
 
 def _values(frame: Any, name: str) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from slicekit import figures
 from slicekit.checks import check_whole
-from slicekit.estimators.containers import is_frame, unpacked
+from slicekit.estimators.containers import is_frame, unmasked, unpacked
 from slicekit.estimators.inputs import channel_names, is_pair
 
 
@@ -73,7 +73,7 @@ def explain(estimator: Any, x: Any, times: Any, parts: int) -> Explanation:
         ValueError: if x is no single series, or parts is not positive.
     """
     x, times = _apart(estimator, x, times)
-    values = np.array(x, dtype=np.float64)
+    values = np.array(unmasked(x), dtype=np.float64)
     values = values[None] if values.ndim == 1 else values
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(f"x has shape {np.shape(x)}; expected one series, (channels, length)")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from slicekit.estimators.clocks import same_date, seconds
-from slicekit.estimators.containers import is_frame, unpacked
+from slicekit.estimators.containers import is_frame, unmasked, unpacked
 from slicekit.paths import valid_mask
 
 # Options of scikit-learn's checks, whose annotations are narrower than what they take.
@@ -125,7 +125,7 @@ def read_cases(estimator: Any, X: Any, times: Any = None, *, reset: bool) -> Cas
     if reset:
         for name in ("n_features_in_", "feature_names_in_", "channel_names_in_"):
             vars(estimator).pop(name, None)
-    X, times, names = unpacked(X, times, channel_names(estimator))
+    X, times, names = unpacked(unmasked(X), times, channel_names(estimator))
     if reset and names is not None:
         estimator.channel_names_in_ = np.array(names)
     if isinstance(X, list | tuple) and not X:

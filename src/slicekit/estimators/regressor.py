@@ -12,6 +12,7 @@ from torch import Tensor
 from slicekit.estimators.atomic import all_or_nothing
 from slicekit.estimators.base import SliceEstimator, check_finite
 from slicekit.estimators.clocks import holds_times
+from slicekit.estimators.containers import unmasked
 from slicekit.estimators.explaining import Explanation, explain
 from slicekit.estimators.inputs import check_answers, read_cases
 
@@ -77,7 +78,7 @@ class SliceRegressor(RegressorMixin, SliceEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         cases = read_cases(self, X, times, reset=True)
-        y = _numbers(y)
+        y = _numbers(unmasked(y))
         check_answers(X, cases, y)
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; expected (cases,) or (cases, targets)")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from slicekit.checks import check_whole
 from slicekit.estimators.clocks import same_date, seconds
+from slicekit.estimators.containers import unmasked
 from slicekit.estimators.model import Model
 
 
@@ -122,7 +123,7 @@ class Stream:
         return prediction
 
     def _read_observation(self, observation: Any) -> Tensor:
-        values = np.asarray(observation, dtype=np.float64)
+        values = np.asarray(unmasked(observation), dtype=np.float64)
         channels = self._model.channels
         expected = (channels,) if self._batch is None else (self._batch, channels)
         if values.shape != expected:
