@@ -80,6 +80,48 @@ def test_channels_go_by_their_names(tmp_path: Path) -> None:
     assert not hasattr(model.fit(X, y), "channel_names_in_")
 
 
+def test_channels_of_a_stream_go_by_their_names() -> None:
+    X, y = waves(12)
+    frames = [pd.DataFrame(x.T, columns=["a", "b"]) for x in X]
+    model = SliceClassifier(**RIDGE).fit(frames, y)
+    wanted = model.stream().update(X[0][:, 0])
+    row = frames[0].iloc[0]
+    for given in (row, row[["b", "a"]], row[["b", "a"]].astype(object)):
+        np.testing.assert_array_equal(model.stream().update(given), wanted)
+    first = pd.DataFrame(X[:, :, 0], columns=["a", "b"])
+    wanted = model.stream(batch=12).update(X[:, :, 0])
+    np.testing.assert_array_equal(model.stream(batch=12).update(first[["b", "a"]]), wanted)
+    gap = model.stream().update([np.nan, 1.0])
+    np.testing.assert_array_equal(
+        model.stream().update(pd.Series([1, None], ["b", "a"], dtype="Int64")), gap
+    )
+    stream = model.stream()
+    for given in (row.rename({"b": "c"}), row.reset_index(drop=True), row[["a"]]):
+        with pytest.raises(
+            ValueError, match=r"observation has the channels .*; expected \['a', 'b"
+        ):
+            stream.update(given)
+    with pytest.raises(ValueError, match="observation has the name 'a' more than once"):
+        stream.update(row[["a", "a"]])
+    assert stream.count == 0
+    plain = SliceClassifier(**RIDGE).fit(X, y)
+    np.testing.assert_array_equal(plain.stream().update(row), model.stream().update(row.to_numpy()))
+
+
+def test_a_name_that_is_there_twice_is_refused() -> None:
+    X, times, y = ragged()
+    rows = long(X, times)
+    frames = [pd.DataFrame(x.T, columns=["a", "a"]) for x in X]
+    twice = rows.rename(columns={"b": "a"})
+    ids = pd.concat([rows, rows[["id"]]], axis=1)
+    for given in (frames, twice, twice.set_index(["id", "time"]), ids):
+        with pytest.raises(ValueError, match=r"has the name '(a|id)' more than once"):
+            SliceClassifier(**RIDGE).fit(given, y)
+    with pytest.raises(ValueError, match="the frame has the name 'a' more than once"):
+        from_long(twice)
+    from_long(pd.concat([rows, rows[["b"]]], axis=1), channels=["a"])
+
+
 def test_a_series_to_explain_may_be_a_frame_or_a_pair() -> None:
     X, y = waves(12)
     stamps = pd.date_range("2026-01-01", periods=X.shape[2], freq="min")

@@ -14,7 +14,7 @@ from torch import Tensor
 from slicekit.devices import Device, find_device
 from slicekit.estimators.constructor import Parameters
 from slicekit.estimators.containers import unmasked
-from slicekit.estimators.inputs import Cases, read_cases
+from slicekit.estimators.inputs import Cases, channel_names, read_cases
 from slicekit.estimators.model import History, Model, Problem
 from slicekit.estimators.solvers import Ridge, Solver, threads
 from slicekit.estimators.storing import read, write
@@ -48,7 +48,7 @@ class SliceEstimator(Parameters, BaseEstimator):
             NotFittedError: before `fit`.
         """
         check_is_fitted(self)
-        return Stream(self.model_, self._combine, batch, self.dated_)
+        return Stream(self.model_, self._combine, batch, self.dated_, channel_names(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file, atomically and without pickle.

@@ -37,11 +37,13 @@ def from_long(
         and the ids of the series, in the order of their first rows.
 
     Raises:
-        ValueError: if a column is missing or no number, or times do not increase.
+        ValueError: if a column is missing, there twice or no number, or times do not increase.
     """
     for name in (id, time, *(channels or ())):
         if name not in frame.columns:
             raise ValueError(f"the frame has no column {name!r}; it has {list(frame.columns)}")
+    used = frame.columns if channels is None else [id, time, *channels]
+    _check_once([c for c in frame.columns if c in used], "the frame")
     if frame.empty:
         raise ValueError("the frame has no rows; expected a row for each observation")
     others = [c for c in frame.columns if c not in (id, time)]
@@ -89,6 +91,24 @@ def unpacked(
     if stamps is not None and times is not None:
         raise ValueError("times is given, but the frames of X hold times already; give one")
     return [x for x, _ in pairs], times if stamps is None else stamps, names
+
+
+def observed(x: Any, names: list[str] | None) -> np.ndarray:
+    """One observation (channels,), or (batch, channels), as float64, with NaN in gaps.
+
+    Args:
+        x: an array, or a pandas Series whose index, or a frame whose columns, name the channels.
+        names: of the channels that an estimator was fitted to, if they have any: those of x must
+            be the same, and are brought to that order.
+
+    Raises:
+        ValueError: if x has other names.
+    """
+    if not hasattr(x, "iloc"):
+        return np.asarray(unmasked(x), dtype=np.float64)
+    labels = list(x.columns if is_frame(x) else x.index)
+    order = slice(None) if names is None else _order(labels, names, "observation")
+    return x.to_numpy(dtype=np.float64, na_value=np.nan)[..., order]
 
 
 def unmasked(x: Any) -> Any:
@@ -140,16 +160,34 @@ def _in_order(frame: Any, first: Sequence[Any], names: list[str], told: str) -> 
     """A frame with the columns `first`, then its channels in the order of their names.
 
     Raises:
-        ValueError: if they have other names.
+        ValueError: if they have other names, or a name is there twice.
     """
     columns = list(frame.columns)
+    _check_once(columns, told)
     places = [i for i, c in enumerate(columns) if c not in first]
-    names_there = [str(columns[i]) for i in places]
-    if names_there != names:
-        if sorted(names_there) != sorted(names) or len(set(names)) < len(names):
-            raise ValueError(f"{told} has the channels {names_there}; expected {names}")
-        places = [places[names_there.index(name)] for name in names]
-    return frame.iloc[:, [*(columns.index(c) for c in first), *places]]
+    order = _order([columns[i] for i in places], names, told)
+    return frame.iloc[:, [*(columns.index(c) for c in first), *(places[i] for i in order)]]
+
+
+def _order(labels: Sequence[Any], names: list[str], told: str) -> list[int]:
+    """Where the channel of each name stands among labels.
+
+    Raises:
+        ValueError: if they have other names, or a name is there twice.
+    """
+    _check_once(labels, told)
+    there = [str(label) for label in labels]
+    if sorted(there) != sorted(names):
+        raise ValueError(f"{told} has the channels {there}; expected {names}")
+    return [there.index(name) for name in names]
+
+
+def _check_once(labels: Sequence[Any], told: str) -> None:
+    """Raise ValueError if two labels are the same name."""
+    there = [str(label) for label in labels]
+    if len(set(there)) < len(there):
+        twice = next(name for name in there if there.count(name) > 1)
+        raise ValueError(f"{told} has the name {twice!r} more than once; expected each name once")
 
 
 def _of_frame(X: Any, names: list[str] | None) -> tuple[list[Pair] | None, list[str] | None]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from slicekit.checks import check_whole
 from slicekit.estimators.clocks import same_date, seconds
-from slicekit.estimators.containers import unmasked
+from slicekit.estimators.containers import observed
 from slicekit.estimators.model import Model
 
 
@@ -41,6 +41,7 @@ class Stream:
         combine: takes the outputs (members, batch, outputs) to predictions (batch, ...).
         batch: how many series run side by side; None is one, without a batch axis.
         dated: whether the estimator was fitted with dates.
+        names: of the channels, None if the estimator was fitted to series without names.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class Stream:
         combine: Callable[[Tensor], np.ndarray],
         batch: int | None,
         dated: bool,
+        names: list[str] | None,
     ) -> None:
         """Start before the first observation."""
         if batch is not None:
             check_whole("batch", batch, otherwise=", or None for one stream")
-        self._model, self._combine, self._batch, self._dated = model, combine, batch, dated
+        self._model, self._combine, self._batch = model, combine, batch
+        self._dated, self._names = dated, names
         self.reset()
 
     def reset(self) -> None:
@@ -98,7 +101,9 @@ class Stream:
         """Take one observation.
 
         Args:
-            observation: (channels,), or (batch, channels); NaN where nothing was observed.
+            observation: (channels,), or (batch, channels); NaN where nothing was observed. The
+                channels of a pandas Series, or of a frame for a batch, go by their names, as in
+                `fit` and `predict`.
             time: of the observation, a number or (batch,), after that of the one before; a date if
                 the estimator was fitted with dates. It may be left out if the estimator was fitted
                 without times: it is then one step later.
@@ -109,8 +114,8 @@ class Stream:
             that the estimator predicts from the whole series.
 
         Raises:
-            ValueError: if a shape does not fit, or time is missing, does not increase, or comes so
-                late that it must be in another unit; the stream is then as it was.
+            ValueError: if a shape or a name does not fit, or time is missing, does not increase, or
+                comes so late that it must be in another unit; the stream is then as it was.
         """
         values = self._read_observation(observation)
         now = self._read_time(time)
@@ -123,7 +128,7 @@ class Stream:
         return prediction
 
     def _read_observation(self, observation: Any) -> Tensor:
-        values = np.asarray(unmasked(observation), dtype=np.float64)
+        values = observed(observation, self._names)
         channels = self._model.channels
         expected = (channels,) if self._batch is None else (self._batch, channels)
         if values.shape != expected:
