@@ -132,6 +132,27 @@ def test_any_labels_will_do(y: np.ndarray, options: Any) -> None:
     assert set(model.predict(X)) <= set(y)
 
 
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="needs NumPy 2")
+def test_labels_of_the_string_dtype_are_strings() -> None:
+    X, y = waves(12)
+    kind = np.dtypes.StringDType(na_object=np.nan)
+    strings = y.astype(kind)
+    model = SliceClassifier(**RIDGE).fit(X, strings)
+    np.testing.assert_array_equal(model.predict(X), SliceClassifier(**RIDGE).fit(X, y).predict(X))
+    assert model.classes_.tolist() == ["fast", "slow"]
+    assert model.score(X, strings) == model.score(X, y)
+    assert model.early_scores(X, strings) == model.early_scores(X, y)
+    strings[3] = np.nan
+    with pytest.raises(ValueError, match=r"y\[3\] is nan, so a label is missing"):
+        SliceClassifier(**RIDGE).fit(X, strings)
+
+
+def test_labels_of_several_kinds_are_named() -> None:
+    y = np.array(["a", 1] * 6, dtype=object)
+    with pytest.raises(ValueError, match=r"y mixes labels of the kinds int, str; expected one"):
+        SliceClassifier(**RIDGE).fit(waves(12)[0], y)
+
+
 def strange_sets() -> dict[str, np.ndarray]:
     X, _ = waves(12, length=6)
     holed, offset, spiked = X.copy(), X.copy(), X.copy()

@@ -70,7 +70,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
                 a 2-D array (cases, length) of series with one channel. NaN is a gap. A list may
                 also hold pairs of a 2-D array (channels, length_i) and its times (length_i,). Data
                 frames: see `slicekit.estimators.containers`.
-            y: (cases,) labels of any kind.
+            y: (cases,) labels of any one kind.
             sample_weight: (cases,) not negative, or None; a case of weight zero is as if it were
                 not there.
             times: (length,), (cases, length) or a list of 1-D arrays (length_i,), strictly
@@ -80,7 +80,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
             This classifier.
 
         Raises:
-            ValueError: if shapes do not fit, a label is missing, or a parameter is out of range.
+            ValueError: if shapes do not fit, a label is missing or of another kind than the others,
+                or a parameter is out of range.
             FloatingPointError: if the loss stays no number at a tenth of the learning rate.
         """
         if y is None:
@@ -90,7 +91,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
         cases = read_cases(self, X, times, reset=True)
         y = unmasked(y)
         check_no_missing(y)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(_without_string_dtype(y), warn=True)
+        _check_one_kind(y)
         check_answers(X, cases, y)
         check_classification_targets(y)
         weights = self._weights(sample_weight, cases)
@@ -156,7 +158,8 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, times: Any = None) -> float:
         """The share of series that are classified rightly; arguments as for `fit`."""
-        return float(accuracy_score(y, self.predict(X, times), sample_weight=sample_weight))
+        y, said = _without_string_dtype(y), self.predict(X, times)
+        return float(accuracy_score(y, said, sample_weight=sample_weight))
 
     def early_scores(
         self, X: Any, y: Any, shares: Sequence[float] = SHARES, times: Any = None
@@ -172,7 +175,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
             observations.
         """
         cases, scores = self._read(X, times), {}
-        y = column_or_1d(y)
+        y = column_or_1d(_without_string_dtype(y))
         check_consistent_length(cases.lengths, y)
         for share in shares:
             if not 0 < share <= 1:
@@ -205,7 +208,7 @@ class SliceClassifier(ClassifierMixin, ClassifierParameters, SliceEstimator):
 
 def check_no_missing(y: Any) -> None:
     """Raise ValueError if a label is NaN, None or another way to say that there is none."""
-    if isinstance(y, np.ndarray) and y.dtype.kind not in "fOmM":
+    if isinstance(y, np.ndarray) and y.dtype.kind not in "fOmMT":
         return
     if not hasattr(y, "__iter__") or np.ndim(y) != 1:
         return
@@ -213,6 +216,26 @@ def check_no_missing(y: Any) -> None:
         missing = label is None or (not isinstance(label, str) and _is_no_number(label))
         if missing:
             raise ValueError(f"y[{i}] is {label}, so a label is missing; Input y contains NaN")
+
+
+def _without_string_dtype(y: Any) -> Any:
+    """Labels of NumPy's StringDType, which scikit-learn refuses, as strings of one width."""
+    if isinstance(y, np.ndarray) and y.dtype.kind == "T":
+        return np.array(y.tolist(), dtype=str)
+    return y
+
+
+def _check_one_kind(y: np.ndarray) -> None:
+    """Raise ValueError if labels of several kinds have no order."""
+    kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
+    if len(kinds) < 2:
+        return
+    try:
+        np.unique(y)
+    except TypeError:
+        raise ValueError(
+            f"y mixes labels of the kinds {', '.join(kinds)}; expected one kind, such as strings"
+        ) from None
 
 
 def _is_no_number(label: Any) -> bool:
