@@ -41,7 +41,7 @@ from slicekit import (
     stored_files,
 )
 from slicekit.layers import FeedForward, LayerNorm, RMSNorm
-from slicekit.paths.lie_bases import hall
+from slicekit.paths.lie_bases import _basis
 from slicekit.stored_files import digest
 from slicekit.structures import Structure
 from tests.market import STRUCTURES, Circulant, every_structure
@@ -578,7 +578,7 @@ def test_a_basis_made_while_loading_is_a_whole_one(tmp_path: Path) -> None:
     """Bases are kept for all layers, also if the first was asked for without numbers."""
     layer, x = SLiCE(5, Dense(3), flow=LogODE(depth=2, window=3)), torch.randn(2, 7, 5)
     save(layer, tmp_path / "layer")
-    hall.cache_clear()
+    _basis.cache_clear()
     assert torch.equal(load(tmp_path / "layer")(x), layer(x))
 
 

@@ -3,7 +3,8 @@
 torch calls an operator with part of its machinery switched off: no autograd, and under a dispatch
 mode (a flop counter, selective checkpointing, a compiler's checks) no lazy conjugation and no
 torch.func either. `plain_torch` switches it on again, so that an operator computes the same under
-all of them, and `vjp` can differentiate inside it.
+all of them, and `vjp` can differentiate inside it. `kept_torch` is for tensors that outlive the
+call that first asks for them.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,6 +59,16 @@ def autocast_off(device: torch.device) -> Any:
 def plain_torch() -> Iterator[None]:
     """Default dispatch, in full precision and without a tape."""
     with torch._C._ForceDispatchKeyGuard(_INCLUDED, _EXCLUDED), torch.no_grad():
+        yield
+
+
+@contextmanager
+def kept_torch() -> Iterator[None]:
+    """Plain tensors on the CPU, which any later call can use and train with.
+
+    Also in inference mode, on a default device and under any mode of torch.
+    """
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), plain_torch():
         yield
 
 

@@ -13,9 +13,10 @@ traced with is kept, because the graph may outlive it.
 import os
 import threading
 from abc import ABCMeta
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import wraps
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary, ref
 
@@ -23,6 +24,8 @@ import torch
 from torch._C import _get_dispatch_mode, _get_tracing_state, _TorchDispatchModeKey
 
 _VALUES = (bool, int, str, bytes, type(None), torch.dtype)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Handle:
@@ -61,7 +64,7 @@ class _Settled(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_dynamo_compiling():
             _settle(made)
         return made
 
@@ -81,7 +84,7 @@ class Handled(metaclass=_Settled):
 
     def handle_name(self) -> str:
         """The name of its handle."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling():
             if self._handle is None:
                 raise RuntimeError("a structure or flow was made inside a compiled function")
             return self._handle.name
@@ -144,6 +147,36 @@ def keep(name: str) -> None:
     description = None if handle is None else handle.description()
     if handle is not None and description is not None:
         _kept.setdefault(name, (handle, description))
+
+
+class _Made:
+    """What compiled functions read instead of making it, by name."""
+
+
+_made = _Made()
+
+
+def constant(function: Callable[P, T]) -> Callable[P, T]:
+    """A function of plain values that gives an object for keeps, also inside a compiled function.
+
+    There it is called while the graph is traced and not looked into, and what it gives is read as
+    any object outside of the graph is.
+    """
+
+    @torch.compiler.assume_constant_result
+    def put(*arguments: P.args, **named: P.kwargs) -> str:
+        call = f"{function.__module__}.{function.__qualname__}{arguments}{named}"
+        name = f"made_{_digest(call)}"
+        setattr(_made, name, function(*arguments, **named))
+        return name
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        if not torch.compiler.is_dynamo_compiling():
+            return function(*arguments, **named)
+        return getattr(_made, put(*arguments, **named))
+
+    return call
 
 
 def recording() -> bool:
@@ -218,8 +251,11 @@ def _twin(description: Handled) -> Handled | None:
 
 def _portable(likeness: Any) -> str:
     """A name that is the same in every process, so that stored graphs can be found again."""
-    digest = blake2b(_said(likeness).encode(), digest_size=12).hexdigest()
-    return f"{likeness[0].__name__}@{digest}"
+    return f"{likeness[0].__name__}@{_digest(_said(likeness))}"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _said(likeness: Any) -> str:

@@ -3,15 +3,28 @@
 import copy
 import pickle
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
+from slicekit import BlockDiagonal, Differences, LogODE, SLiCE
 from slicekit.descriptions.words import lie_size
-from slicekit.paths import Element, LieBasis, hall, lyndon, signature, tensor_log
+from slicekit.native.log_signatures import _tables
+from slicekit.paths import (
+    Element,
+    LieBasis,
+    hall,
+    log_signatures,
+    lyndon,
+    signature,
+    tensor_log,
+)
 from slicekit.paths import sparse_maps as maps
-from slicekit.paths.lie_bases import written
+from slicekit.paths.lie_bases import _basis, written
 
 MAKERS = [hall, lyndon]
 SHAPES = [(1, 1), (1, 4), (2, 1), (2, 2), (2, 7), (3, 4), (4, 3), (6, 3), (9, 2)]
@@ -147,6 +160,41 @@ def test_a_basis_is_one_object_that_copies_and_pickles() -> None:
     assert len({basis, hall(3, 2), lyndon(3, 2)}) == 2
     assert repr(basis) == "LieBasis(name='hall', channels=3, depth=2)"
     assert str(basis) == "hall basis: 1, 2, 3, [1,2], [1,3], [2,3]"
+
+
+SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "inference mode": torch.inference_mode,
+    "fake tensors": FakeTensorMode,
+    "default device": lambda: torch.device("meta"),
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS.values(), ids=list(SURROUNDINGS))
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_basis_holds_plain_tensors_wherever_it_is_made_first(
+    make: Maker, surroundings: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    _basis.cache_clear()
+    _tables.cache_clear()
+    with surroundings():
+        basis = make(3, 3)
+        tables = _tables(basis).held
+    increments = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)
+    log_signatures(increments, basis, window=4).square().sum().backward()
+    assert increments.grad is not None
+    held = [basis.words, basis.change.rows, basis.change.values, basis.expansion.columns]
+    held += [*sum(basis.brackets, ()), *tables.values()]
+    assert all(type(x) is Tensor and x.device.type == "cpu" for x in held)
+    assert not any(x.is_inference() for x in held)
+
+
+def test_a_layer_first_made_in_inference_mode_can_be_trained() -> None:
+    _basis.cache_clear()
+    with torch.inference_mode():
+        SLiCE(4, BlockDiagonal(4, 2), drive=Differences(), flow=LogODE(3, 4))
+    layer = SLiCE(4, BlockDiagonal(4, 2), drive=Differences(), flow=LogODE(3, 4))
+    layer(torch.randn(2, 11, 4)).square().sum().backward()
+    assert all(x.grad is not None for x in layer.A.parameters())
 
 
 @pytest.mark.parametrize("make", MAKERS)

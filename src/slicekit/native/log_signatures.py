@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
+from slicekit.dispatch import kept_torch
 from slicekit.native import kernel
 from slicekit.native.kernel import Differentiable, addresses, fields, sizes
 from slicekit.native.library import unsuited
@@ -109,6 +110,7 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 @lru_cache(maxsize=64)
+@kept_torch()
 def _tables(basis: _Basis) -> Tables:
     """The addresses of the tables of a basis, see the header, which hold these by name."""
     words = word_tables(basis.channels, basis.depth)

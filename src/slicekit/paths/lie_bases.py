@@ -24,8 +24,10 @@ import torch
 from torch import Tensor
 
 from slicekit.checks import check_shape
-from slicekit.descriptions.lie_tables import Element, LieTables, hall_tables, lyndon_tables, written
+from slicekit.descriptions.lie_tables import Element, hall_tables, lyndon_tables, written
 from slicekit.descriptions.words import expanded_size
+from slicekit.dispatch import kept_torch
+from slicekit.handles import constant
 from slicekit.paths.sparse_maps import SparseMap
 
 
@@ -117,7 +119,7 @@ class LieBasis:
         return self.change(expanded[..., self.words.to(expanded.device)])
 
 
-@lru_cache(maxsize=64, typed=True)
+@constant
 def hall(channels: int, depth: int) -> LieBasis:
     """The Hall basis in the order of the paper and of RoughPy.
 
@@ -140,10 +142,10 @@ def hall(channels: int, depth: int) -> LieBasis:
     >>> hall(3, 2) is hall(3, 2)
     True
     """
-    return _basis(hall_tables(channels, depth))
+    return _basis("hall", channels, depth)
 
 
-@lru_cache(maxsize=64, typed=True)
+@constant
 def lyndon(channels: int, depth: int) -> LieBasis:
     """The Lyndon basis: a Lyndon word w = uv, v its longest proper Lyndon suffix, becomes [u, v].
 
@@ -163,10 +165,13 @@ def lyndon(channels: int, depth: int) -> LieBasis:
     >>> print(lyndon(2, 3))
     lyndon basis: 1, 2, [1,2], [1,[1,2]], [[1,2],2]
     """
-    return _basis(lyndon_tables(channels, depth))
+    return _basis("lyndon", channels, depth)
 
 
-def _basis(tables: LieTables) -> LieBasis:
+@lru_cache(maxsize=128, typed=True)
+@kept_torch()
+def _basis(name: str, channels: int, depth: int) -> LieBasis:
+    tables = (hall_tables if name == "hall" else lyndon_tables)(channels, depth)
     size = len(tables.elements)
     return LieBasis(
         name=tables.name,
@@ -184,4 +189,4 @@ def _basis(tables: LieTables) -> LieBasis:
 
 
 def _indices(numbers: list[int]) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.int64, device="cpu")
+    return torch.tensor(numbers, dtype=torch.int64)

@@ -35,9 +35,8 @@ class SparseMap:
         """From (row, column, value) in any order, no place given twice."""
         row, column, value = zip(*sorted(entries), strict=True)
         identity = rows == columns and row == column and set(value) == {1} and len(row) == rows
-        # On the CPU wherever it is asked for: bases are kept, and shared by all devices.
-        row, column = (torch.tensor(places, device="cpu") for places in (row, column))
-        values = torch.tensor(value, dtype=torch.float64, device="cpu")
+        row, column = torch.tensor(row), torch.tensor(column)
+        values = torch.tensor(value, dtype=torch.float64)
         return SparseMap(row, column, values, (rows, columns), identity)
 
     def __call__(self, x: Tensor) -> Tensor:
