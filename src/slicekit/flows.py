@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from slicekit.descriptions.checks import check_chosen, check_size
-from slicekit.handles import Handled, recall
+from slicekit.handles import Handled, constant, recall
 from slicekit.paths.cutting import OpenWindow, Windows, cut
 from slicekit.paths.lie_bases import LieBasis, hall
 from slicekit.paths.windows import Duration
@@ -166,7 +166,11 @@ class LogODE(Flow):
         Raises:
             ValueError: if the structure has no brackets.
         """
-        lifted = structure if structure.commutes else structure.lift(self.depth)
+        if structure.commutes:
+            return structure
+        if torch.compiler.is_dynamo_compiling():
+            return _lifted(structure.key, self.depth) or structure
+        lifted = structure.lift(self.depth)
         if lifted is not structure and not torch.compiler.is_compiling():
             _warn_dense(repr(structure), structure.dim, self.depth)
         return lifted
@@ -208,6 +212,14 @@ class LogODE(Flow):
         made = self.steps(structure, partial(structure.lift_parameters, parameters), increments)
         flow = resolve(made.structure, self.flow)
         return flow.transition(made.structure, made.parameters, made.windows.signatures)
+
+
+@constant
+def _lifted(key: str, depth: int) -> Structure | None:
+    """What a structure of that key is lifted to, if it is another."""
+    structure: Structure = recall(key)
+    lifted = structure.lift(depth)
+    return None if lifted is structure else lifted
 
 
 @lru_cache(maxsize=256)

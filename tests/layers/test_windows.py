@@ -1,5 +1,6 @@
 """Layers and models under the Log-ODE method: whole = parts = steps, padding, stacking."""
 
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +13,7 @@ from torch.autograd import forward_ad
 import slicekit as sk
 from slicekit.layers import LayerNorm
 from slicekit.paths.lie_bases import LieBasis
-from slicekit.structures import Generator, Parameters
+from slicekit.structures import Generator, Parameters, Structure
 
 WINDOWS = {"steps": 4, "time": sk.Duration(0.75)}
 INITIAL = {"learned": sk.Learned(), "first": sk.FirstInput(), "both": sk.FirstInput(drives=True)}
@@ -203,6 +204,52 @@ def test_compiles_whole() -> None:
     layer, x = _layer(4), _series(2, 13)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), layer(x))
+
+
+COMPILED = {
+    "blocks": (sk.BlockDiagonal(4, 2), 3),
+    "dplr": (sk.DPLR(4, 1), 2),
+    "sum": (sk.DirectSum(sk.Sparse(4, density=0.4), sk.Diagonal(2)), 3),
+}
+
+
+def _deep_layer(structure: Structure, depth: int) -> tuple[sk.SLiCE, Tensor]:
+    """Four channels and depth 3 make blocks of several elements with the same letters."""
+    flow = sk.LogODE(depth, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of dense brackets
+        layer = sk.SLiCE(4, structure, drive=sk.Differences(), flow=flow).double()
+    return layer, torch.randn(2, 11, 4, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("case", COMPILED)
+def test_brackets_compile_whole_at_any_depth(case: str) -> None:
+    torch.compiler.reset()
+    layer, x = _deep_layer(*COMPILED[case])
+    trained = list(layer.A.trained())
+    answers = []
+    for function in (torch.compile(layer, fullgraph=True, backend="aot_eager"), layer):
+        h = function(x)
+        answers.append([h, *torch.autograd.grad(h.sin().sum(), trained)])
+    for compiled, eager in zip(*answers, strict=True):
+        torch.testing.assert_close(compiled, eager)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_dense_brackets_are_exported(strict: bool) -> None:
+    torch.compiler.reset()
+    layer, x = _deep_layer(*COMPILED["dplr"])
+    program = torch.export.export(layer, (x,), strict=strict)
+    torch.testing.assert_close(program.module()(x), layer(x))
+
+
+def test_a_compiled_layer_follows_its_flow() -> None:
+    torch.compiler.reset()
+    layer, x = _deep_layer(sk.DPLR(4, 1), 2)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    for depth in (2, 3, 1):
+        layer.flow = sk.LogODE(depth, 4)
+        torch.testing.assert_close(compiled(x), layer(x))
 
 
 def test_training_reaches_the_letters_through_their_brackets() -> None:
