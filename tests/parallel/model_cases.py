@@ -299,3 +299,35 @@ def relayed(group: Any, projective: bool) -> dict[str, float]:
     )
     part = slice(edges[rank], edges[rank + 1])
     return _weighed(problem, part, None, Relay(group), whole, dist.get_world_size(group))
+
+
+def asked_alone(group: Any) -> dict[str, float]:
+    """Gradients of parameters alone, which no state leads to: of a relay, and of an LSTM."""
+    edges, rank = bounds(LENGTH, dist.get_world_size(group)), dist.get_rank(group)
+    part = slice(edges[rank], edges[rank + 1])
+    torch.manual_seed(1)
+    x = torch.randn(BATCH, LENGTH, 3).double()
+    structure, start = sk.DPLR(4, 1), torch.randn(BATCH, 4).double()
+    drawn = {k: p.double().requires_grad_() for k, p in structure.init(3).items()}
+    whole, own = mixers.LSTM(3, 4).double(), mixers.LSTM(3, 4).double()
+    own.load_state_dict(whole.state_dict())
+    shard(own, sequence_mesh(group))
+
+    def solved(steps: slice, scan: Any) -> Tensor:
+        return sk.solve(structure, drawn, x[:, steps], start, scan=scan)[0]
+
+    found = {}
+    for name, outputs, trained, expected, weights in (
+        ("relay", solved(part, Relay(group)), drawn.values(), solved(slice(None), None), None),
+        ("lstm", own(x[:, part]), own.parameters(), whole(x), whole.parameters()),
+    ):
+        pairs = zip(
+            torch.autograd.grad(outputs.pow(3).sum(), [*trained]),
+            torch.autograd.grad(expected.pow(3).sum(), [*(weights or trained)]),
+            strict=True,
+        )
+        for number, (share, gradient) in enumerate(pairs):
+            share = share.contiguous()
+            dist.all_reduce(share, group=group)
+            found[f"{name} {number}"] = _error(share, gradient)
+    return found

@@ -7,6 +7,7 @@ from tests.parallel.group import Ranks
 from tests.parallel.model_cases import (
     MODELS,
     WINDOWS,
+    asked_alone,
     halo_errors,
     mixer_errors,
     model_errors,
@@ -71,4 +72,9 @@ def test_states_handed_on_serve_structures_that_can_not_be_sent(
     ranks: Ranks, projective: bool
 ) -> None:
     for found in ranks.run(3, relayed, projective):
+        assert max(found.values()) <= 1e-10, found
+
+
+def test_gradients_of_parameters_alone_go_through_states_handed_on(ranks: Ranks) -> None:
+    for found in ranks.run(3, asked_alone):
         assert max(found.values()) <= 1e-10, found

@@ -319,9 +319,9 @@ class _Handed:
         call = _Call(arguments, named)
         given = None if call.state is None else call.state.tensors
         if isinstance(call.x, Tensor):
-            call.x, tensors = enter(self.ranks, call.x, given)
+            call.x, tensors = enter(self.ranks, call.x, given, module.parameters())
         else:
-            table, tensors = enter(self.ranks, call.x.table, given)
+            table, tensors = enter(self.ranks, call.x.table, given, module.parameters())
             call.x = Tabulated(table, call.x.index)
         self.wanted.append(call.return_state)
         if tensors is not None and isinstance(module, SLiCE) and not self.ranks.first:

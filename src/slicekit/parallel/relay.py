@@ -6,6 +6,7 @@ work on different layers at once, and of n layers on R ranks all but R - 1 turns
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slicekit.parallel.ranks import Ranks
-from slicekit.scans.base import Recurrence, Scan, Solution
+from slicekit.scans.base import Recurrence, Scan, Solution, as_tensors
 from slicekit.scans.choice import fastest
 
 HEADER = 4096
@@ -23,7 +24,9 @@ HEADER = 4096
 Named = dict[str, Tensor]
 
 
-def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named | None]:
+def enter(
+    ranks: Ranks, x: Tensor, state: Named | None, used: Iterable[Tensor] = ()
+) -> tuple[Tensor, Named | None]:
     """The state that a rank's part starts from.
 
     Args:
@@ -31,6 +34,9 @@ def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named |
         x: what the part is computed from. It is given back, and must be used instead: so every rank
             takes part in the way back, also one that has no use for the state.
         state: of the first rank; others receive theirs.
+        used: what else the part is computed from. Where autograd is asked for the gradients of some
+            tensors alone, it leaves out what none of them leads to: not the way back to the rank
+            before, if one of these is asked for.
 
     Returns:
         x, and on the first rank the state that was given.
@@ -44,7 +50,7 @@ def enter(ranks: Ranks, x: Tensor, state: Named | None) -> tuple[Tensor, Named |
         blank = torch.empty(shape, dtype=getattr(torch, dtype))
         tensors.append(ranks.receive("a state", blank, ranks.rank - 1).to(x.device))
     taped = torch.zeros((), requires_grad=torch.is_grad_enabled())
-    received: Any = _Enter.apply(ranks, taped, x, *tensors)
+    received: Any = _Enter.apply(ranks, len(tensors), taped, x, *tensors, *used)
     return received[0], dict(zip(described, received[1:], strict=True))
 
 
@@ -108,9 +114,11 @@ def from_last(
 class _Enter(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, ranks: Ranks, taped: Tensor, x: Tensor, *tensors: Tensor
+        ctx: Any, ranks: Ranks, count: int, taped: Tensor, x: Tensor, *given: Tensor
     ) -> tuple[Tensor, ...]:
+        tensors = given[:count]
         ctx.ranks, ctx.floating = ranks, [_floating(t) for t in tensors]
+        ctx.unsent = [None for _ in given]
         received = tuple(t.clone() for t in tensors)
         ctx.mark_non_differentiable(*(t for t in received if not _floating(t)))
         return x.view_as(x), *received
@@ -122,7 +130,7 @@ class _Enter(torch.autograd.Function):
         for gradient, floating in zip(in_tensors, ctx.floating, strict=True):
             if floating:
                 ctx.ranks.send("the gradient of a state", gradient.cpu(), ctx.ranks.rank - 1)
-        return (None, None, in_x, *(None for _ in in_tensors))
+        return (None, None, None, in_x, *ctx.unsent)
 
 
 class _Leave(torch.autograd.Function):
@@ -179,7 +187,8 @@ class Relay(Scan):
     """Each rank waits for the state of the one before: any transitions, no gain in time.
 
     It is called as `Sharded` is, and gives what it gives. A state is sent once in each direction,
-    and nothing is computed twice.
+    and nothing is computed twice. Ranks that ask for the gradients of some tensors alone
+    (`torch.autograd.grad`) must all ask for the same ones.
 
     Args:
         group: a process group of torch, or None for all ranks.
@@ -203,7 +212,9 @@ class Relay(Scan):
         given = {"state": state}
         if recurrence.log_norm is not None:
             given["log_norm"] = recurrence.log_norm
-        _, carried = enter(ranks, state, given)
+        readout = () if recurrence.readout is None else (recurrence.readout,)
+        used = (*recurrence.source.tensors, *as_tensors(recurrence.inputs), *readout)
+        _, carried = enter(ranks, state, given, used)
         assert carried is not None
         solution = scan.run(
             replace(recurrence, state=carried["state"], log_norm=carried.get("log_norm"))
