@@ -13,7 +13,6 @@ from torch._subclasses import FakeTensorMode
 
 from slicekit import BlockDiagonal, Differences, LogODE, SLiCE
 from slicekit.descriptions.words import lie_size
-from slicekit.native.log_signatures import _tables
 from slicekit.paths import (
     Element,
     LieBasis,
@@ -175,15 +174,13 @@ def test_a_basis_holds_plain_tensors_wherever_it_is_made_first(
     make: Maker, surroundings: Callable[[], AbstractContextManager[Any]]
 ) -> None:
     _basis.cache_clear()
-    _tables.cache_clear()
     with surroundings():
         basis = make(3, 3)
-        tables = _tables(basis).held
     increments = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)
     log_signatures(increments, basis, window=4).square().sum().backward()
     assert increments.grad is not None
     held = [basis.words, basis.change.rows, basis.change.values, basis.expansion.columns]
-    held += [*sum(basis.brackets, ()), *tables.values()]
+    held += sum(basis.brackets, ())
     assert all(type(x) is Tensor and x.device.type == "cpu" for x in held)
     assert not any(x.is_inference() for x in held)
 

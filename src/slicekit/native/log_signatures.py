@@ -4,11 +4,10 @@ from ctypes import Structure
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from slicekit.descriptions.word_tables import word_tables
-from slicekit.dispatch import kept_torch
 from slicekit.native import kernel
 from slicekit.native.kernel import Differentiable, addresses, fields, sizes
 from slicekit.native.library import unsuited
@@ -110,15 +109,14 @@ def window_count(increments: Tensor, window: int, edges: Tensor | None) -> int:
 
 
 @lru_cache(maxsize=64)
-@kept_torch()
 def _tables(basis: _Basis) -> Tables:
     """The addresses of the tables of a basis, see the header, which hold these by name."""
-    words = word_tables(basis.channels, basis.depth)
-    tables = {name: torch.from_numpy(getattr(words, name)) for name in TABLES[:4]} | {
-        "change_starts": torch.searchsorted(basis.change.rows, torch.arange(basis.size + 1)),
-        "change_columns": basis.change.columns,
-        "change_values": basis.change.values,
+    words, change = word_tables(basis.channels, basis.depth), basis.change
+    tables = {name: getattr(words, name) for name in TABLES[:4]} | {
+        "change_starts": np.searchsorted(change.rows.numpy(), np.arange(basis.size + 1)),
+        "change_columns": change.columns.numpy(),
+        "change_values": change.values.numpy(),
     }
-    pointers = Tables(*(tables[name].data_ptr() for name in TABLES))
+    pointers = Tables(*(tables[name].ctypes.data for name in TABLES))
     pointers.held = tables
     return pointers
