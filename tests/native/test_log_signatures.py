@@ -217,14 +217,14 @@ def test_threads_change_no_bit(length: int) -> None:
 def test_tables_live_as_long_as_a_call_that_was_given_their_addresses() -> None:
     basis = lyndon(3, 3)
     task, _ = KERNEL.problem(basis, 2, (torch.randn(2, 4, 3), None))
-    places = weakref.ref(_tables(basis).held["places"])
+    starts = weakref.ref(_tables(basis).held["change_starts"])
     _tables.cache_clear()
     kernel._known.cache_clear()
     gc.collect()
-    assert places() is not None
+    assert starts() is not None
     del task
     gc.collect()
-    assert places() is None
+    assert starts() is None
 
 
 def status(given: int = 1, spare: int = 0, edge: int | None = None, **changed: int) -> int:
