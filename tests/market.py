@@ -103,15 +103,14 @@ FLOWS: dict[str, Flow | None] = {"euler": Euler(), "exponential": Exponential(),
 every_structure = pytest.mark.parametrize("name", STRUCTURES)
 every_tiny_structure = pytest.mark.parametrize("name", TINY)
 
-every_structure_and_flow = pytest.mark.parametrize(
-    ("name", "flow_name"),
-    [
-        (name, flow)
-        for name, structure in STRUCTURES.items()
-        for flow in ("exponential", "natural" if structure.exponential_only else "euler")
-    ],
-)
+FLOWS_OF = [
+    (name, flow)
+    for name, structure in STRUCTURES.items()
+    for flow in ("exponential", "natural" if structure.exponential_only else "euler")
+]
 """Both flows of every structure: its own, which is Euler's where that is allowed, and the exact."""
+
+every_structure_and_flow = pytest.mark.parametrize(("name", "flow_name"), FLOWS_OF)
 
 
 def make_parameters(structure: Structure, dtype: torch.dtype = torch.float64) -> Parameters:

@@ -98,7 +98,7 @@ def test_the_version_is_a_version() -> None:
 
 HEAVY = (
     *("matplotlib", "typer", "rich", "scipy", "sklearn", "jax", "pandas"),
-    *("ray", "distributed", "submitit", "optuna"),
+    *("ray", "distributed", "submitit", "optuna", "torch._dynamo"),
 )
 MEASURE = f"""
 import json, sys, time

@@ -10,13 +10,15 @@ call that first asks for them.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch._C import _get_tracing_state, _is_any_autocast_enabled
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _default_keys() -> tuple[Any, Any]:
@@ -34,6 +36,12 @@ def _default_keys() -> tuple[Any, Any]:
 
 
 _INCLUDED, _EXCLUDED = _default_keys()
+
+
+def constant_when_compiled(function: F) -> F:
+    """As `torch.compiler.assume_constant_result`, which would import the whole compiler for it."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def surrounded() -> bool:

@@ -23,6 +23,8 @@ from weakref import WeakValueDictionary, ref
 import torch
 from torch._C import _get_dispatch_mode, _get_tracing_state, _TorchDispatchModeKey
 
+from slicekit.dispatch import constant_when_compiled
+
 _VALUES = (bool, int, str, bytes, type(None), torch.dtype)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -163,7 +165,7 @@ def constant(function: Callable[P, T]) -> Callable[P, T]:
     any object outside of the graph is.
     """
 
-    @torch.compiler.assume_constant_result
+    @constant_when_compiled
     def put(*arguments: P.args, **named: P.kwargs) -> str:
         call = f"{function.__module__}.{function.__qualname__}{arguments}{named}"
         name = f"made_{_digest(call)}"

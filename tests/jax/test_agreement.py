@@ -19,14 +19,9 @@ from tests.jax.twins import (
     twin,
     with_gradients_in_jax,
 )
-from tests.market import FLOWS, NONLINEAR, STRUCTURES
+from tests.market import FLOWS, FLOWS_OF, NONLINEAR, STRUCTURES
 from tests.scans.problems import SETTINGS, Problem, assert_near
 
-FLOWS_OF = [
-    (name, flow)
-    for name, structure in STRUCTURES.items()
-    for flow in ("exponential", "natural" if structure.exponential_only else "euler")
-]
 PAIRS = [
     (scan, setting)
     for setting in SETTINGS

@@ -1,11 +1,17 @@
-"""Every structure, flow, scan, precision and setting against the dense loop."""
+"""Every structure, flow, scan, precision and setting against the dense loop.
 
+Every structure and flow meets every setting, in kernels and in one of the other scans, which take
+turns; the whole product runs with SLICEKIT_EVERY=1.
+"""
+
+import os
+from collections.abc import Iterable
 from functools import cache
 
 import pytest
 import torch
 
-from tests.market import FLOWS, STRUCTURES, every_structure, every_structure_and_flow
+from tests.market import FLOWS, FLOWS_OF, STRUCTURES, every_structure
 from tests.scans.problems import (
     SCANS,
     SETTINGS,
@@ -17,17 +23,36 @@ from tests.scans.problems import (
 
 pytestmark = pytest.mark.filterwarnings("ignore:Associative.. composes")
 
-EVERYWHERE = [
-    (scan, setting)
-    for scan in SCANS
-    for setting in SETTINGS
-    if not (scan == "associative" and SETTINGS[setting].projective)
-]
-IN_SINGLE_PRECISION = [
-    (scan, setting)
-    for scan, setting in EVERYWHERE
-    if setting in ("affine-padded", "tokens-outer-padded", "projective")
-]
+EVERY = os.environ.get("SLICEKIT_EVERY") == "1"
+
+
+def in_turn(settings: Iterable[str]) -> list[tuple[str, str, str, str]]:
+    """Structures and flows in settings: by the kernels, and by one scan of the others."""
+    found = []
+    for i, (structure, flow) in enumerate(FLOWS_OF):
+        for j, setting in enumerate(settings):
+            others = [x for x in SCANS if x != "native"]
+            if SETTINGS[setting].projective:
+                others.remove("associative")
+            own = others if EVERY else [others[(i + j) % len(others)]]
+            found += [(structure, flow, scan, setting) for scan in ("native", *own)]
+    return found
+
+
+CASES = in_turn(SETTINGS)
+IN_SINGLE_PRECISION = in_turn(["affine-padded", "tokens-outer-padded", "projective"])
+
+
+def test_the_cases_cover_every_structure_and_flow_by_every_scan_and_in_every_setting() -> None:
+    scans = {(*case[:2], scan) for case in FLOWS_OF for scan in SCANS}
+    assert {case[:3] for case in CASES} == scans
+    assert {(*case[:2], case[3]) for case in CASES} == {(*x, s) for x in FLOWS_OF for s in SETTINGS}
+    assert {case[2:] for case in CASES} == {
+        (scan, name)
+        for scan in SCANS
+        for name, setting in SETTINGS.items()
+        if not (scan == "associative" and setting.projective)
+    }
 
 
 @cache
@@ -47,16 +72,14 @@ def compare(
     assert_near(actual, reference(name, flow_name, setting), tolerance)
 
 
-@pytest.mark.parametrize(("scan", "setting"), EVERYWHERE)
-@every_structure_and_flow
+@pytest.mark.parametrize(("name", "flow_name", "scan", "setting"), CASES)
 def test_values_and_gradients_are_those_of_the_dense_loop(
     name: str, flow_name: str, scan: str, setting: str
 ) -> None:
     compare(name, flow_name, scan, setting, torch.float64, 1e-9)
 
 
-@pytest.mark.parametrize(("scan", "setting"), IN_SINGLE_PRECISION)
-@every_structure_and_flow
+@pytest.mark.parametrize(("name", "flow_name", "scan", "setting"), IN_SINGLE_PRECISION)
 def test_single_precision_is_near_the_dense_loop(
     name: str, flow_name: str, scan: str, setting: str
 ) -> None:

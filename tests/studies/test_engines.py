@@ -22,7 +22,7 @@ from slicekit.studies import Choice, GridWatcher, Standing, conduct, make
 from slicekit.studies.worker import LOCK, _do
 
 STUDY = make("a5-lengths")
-STEPS = 1000
+STEPS = 300
 """Enough for a run to be caught in the middle of them."""
 
 CHOICE = Choice(models=("orthogonal-slice",), seeds=(0, 1), steps=STEPS, batch=8, quick=True)

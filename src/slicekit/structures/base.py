@@ -24,7 +24,7 @@ from torch import Tensor
 
 from slicekit.checks import concrete
 from slicekit.descriptions.base import Description, Started, derive_anew
-from slicekit.dispatch import plain_torch, vjp
+from slicekit.dispatch import constant_when_compiled, plain_torch, vjp
 from slicekit.handles import Handled, recall
 from slicekit.paths.lie_bases import LieBasis
 
@@ -388,7 +388,7 @@ class Drawn(Started, Structure):
         return {name: normal(start.shape, start.std, generator) for name, start in starts.items()}
 
 
-@torch.compiler.assume_constant_result
+@constant_when_compiled
 def _takes_euler_steps(key: str) -> bool:
     """Whether the generators of the structure with that key do: one of them is looked at."""
     structure: Structure = recall(key)
