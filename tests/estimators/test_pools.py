@@ -159,7 +159,19 @@ def test_features_that_do_not_vary_do_not_count() -> None:
     Y = torch.arange(6.0, dtype=torch.float64)[:, None]
     readout, _ = fit_readout(F, Y, torch.ones(6, dtype=torch.float64), np.random.default_rng(0))
     assert readout.columns.tolist() == [1]
-    torch.testing.assert_close(readout(F), Y.float(), atol=0.5, rtol=0)
+    torch.testing.assert_close(readout(F), Y, atol=0.5, rtol=0)
+
+
+def test_what_is_read_of_a_case_does_not_depend_on_those_beside_it() -> None:
+    source = torch.Generator().manual_seed(0)
+    F = torch.randn(20, 2000, generator=source)
+    Y = torch.randn(20, 1, generator=source, dtype=torch.float64)
+    weights = torch.ones(20, dtype=torch.float64)
+    readout, _ = fit_readout(F, Y, weights, np.random.default_rng(0))
+    whole, order = readout(F), torch.randperm(20, generator=source)
+    alone = torch.cat([readout(F[[i]]) for i in range(20)])
+    torch.testing.assert_close(alone, whole, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(readout(F[order]), whole[order], atol=1e-12, rtol=1e-12)
 
 
 def test_mixtures_are_of_the_channels_that_have_a_part_in_them() -> None:

@@ -47,8 +47,12 @@ class Readout:
     penalty: float
 
     def __call__(self, features: Tensor) -> Tensor:
-        """(cases, features) -> (cases, outputs)."""
-        return self.standardised(features) @ self.weight + self.bias
+        """(cases, features) -> (cases, outputs) float64.
+
+        In float32 what is said of a case would depend on how many cases stand beside it, as matrix
+        products add up in another order for other numbers of rows.
+        """
+        return self.standardised(features).double() @ self.weight.double() + self.bias
 
     def times(self, factors: Tensor) -> "Readout":
         """With every output multiplied by its factor, (outputs,)."""

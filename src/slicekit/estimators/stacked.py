@@ -33,9 +33,9 @@ class Member:
     weights: Tensor
 
     def __call__(self, features: dict[str, Tensor]) -> Tensor:
-        """(cases, features) by name -> (cases, outputs)."""
+        """(cases, features) by name -> (cases, outputs) float64."""
         said = [readout(features[name]) for name, readout in self.readouts.items()]
-        return torch.einsum("bno,b->no", torch.stack(said), self.weights)
+        return torch.einsum("bno,b->no", torch.stack(said), self.weights.double())
 
 
 @dataclass(frozen=True, eq=False)
