@@ -345,12 +345,11 @@ inline void pull_padded_group(const Real *packed, int64_t channels, int64_t widt
 template <class Real>
 SLICEKIT_NOINLINE void pull_increments(const Layout &layout, const Packed<Real> &packed, const Path &path,
                                        int64_t rows, const Panels<Real> &gradients, int64_t first,
-                                       int64_t panels, Real *in_increments) {
+                                       int64_t panels, bool add, Real *in_increments) {
   constexpr int64_t N = LANES<Real>, V = WIDTH<Real>;
   const int64_t channels = path.width(), group = layout.feature_panels * N * N;
   const ChannelGroups<Real> channel(channels);
   const Real *squares = packed.backward + first * N * N;
-  const bool add = first > 0;
   each_tile_of_groups(channel.full, [&](auto groups, int64_t c) {
     multiply_groups<decltype(groups)::value, Real>({rows, panels, N, gradients.at, gradients.panel,
                                                     gradients.row, 1, squares + c * group, group,

@@ -121,7 +121,7 @@ void run_task_back(const Pass<Real> &pass, int64_t split, int64_t task, int64_t 
       }
       if (q.in_increments) {
         pull_increments(layout, pass.packed[split], pass.path, chunk.rows(), own, p, some,
-                        part.in_increments(split));
+                        p > 0 || (split > 0 && pass.plan.in_turn), part.in_increments(split));
       }
     }
     if (q.in_increments) part.write_in_increments(split);
@@ -252,10 +252,13 @@ void backward(Pass<Real> &pass, const Scratch<Real> *scratch) {
     return;
   }
   pass.pack();
-  each_part(plan.splits * plan.slots, pass.threads(), [&](int64_t unit, int64_t worker) {
-    run_slot_back(pass, unit / plan.slots, unit % plan.slots, scratch[worker]);
+  const int64_t turns = plan.in_turn ? plan.splits : 1;
+  each_part(plan.splits / turns * plan.slots, pass.threads(), [&](int64_t unit, int64_t worker) {
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      run_slot_back(pass, unit / plan.slots + turn, unit % plan.slots, scratch[worker]);
+    }
   });
-  if (plan.splits > 1) add_partial_increments(pass);
+  if (plan.splits > 1 && !plan.in_turn) add_partial_increments(pass);
   if (pass.q.in_parameters) pass.unpack();
 }
 

@@ -63,7 +63,8 @@ struct Pass {
   Packed<Real> packed[MAX_SPLITS];  // none of a table, which packs a few panels at a time
   Real *totals[MAX_SPLITS];   // (slots, feature panels, channels, LANES); none of a table
   Real *partial[MAX_SPLITS];  // gradients of the increments, of all splits but the first, which has
-                              // its own where memory has them in half precision
+                              // its own where memory has them in half precision; none of splits in
+                              // turn, which add to one another
   Real *table;                // (1 + vocabulary, panels, LANES): first the identity, token -1
   Real *transposed;           // the same with its blocks transposed, where steps go by lane groups
   Real *in_table;             // (slots, 1 + vocabulary, panels, LANES)
@@ -98,7 +99,8 @@ struct Pass {
     if (!backward) return;
     const int64_t numbers = layout.feature_panels * q.channels * LANES<Real>;
     totals[s] = workspace.take<Real>(numbers * plan.slots);
-    if (s > 0 || (q.half && plan.splits > 1)) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
+    if (plan.splits == 1 || plan.in_turn) return;
+    if (s > 0 || q.half) partial[s] = workspace.take<Real>(q.batch * q.length * path.width());
   }
 
   int64_t table_numbers() const { return (1 + q.vocabulary) * plan.layout[0].panels * LANES<Real>; }

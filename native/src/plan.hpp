@@ -1,8 +1,9 @@
 // How a problem is cut up: splits of the state, tasks of sequences, chunks of steps.
 //
 // A *task* is one sequence, taken `chunk` steps at a time, or a few sequences that together are
-// shorter than that. Where there are fewer tasks than threads and the parts allow it, the state is
-// split between threads as well. Nothing but the splits depends on the number of threads.
+// shorter than that. Where the parts allow it, the state is split as well: between threads, where
+// there are fewer tasks than these, and otherwise so that what is packed of the parameters of a split
+// stays in the cache while tasks run past it. Nothing but the splits depends on the number of threads.
 #pragma once
 
 #include "layout.hpp"
@@ -18,6 +19,7 @@ struct Plan {
   int64_t parts;
   Layout layout[MAX_SPLITS];
   int64_t splits;
+  bool in_turn;       // a thread takes the splits of its tasks one after the other
   int64_t chunk;      // steps
   int64_t together;   // sequences of a task
   int64_t tasks;
@@ -125,6 +127,19 @@ inline int64_t sequences_together(const slicekit_panels &q, int64_t most_rows) {
   return best;
 }
 
+// What is packed of the parameters of a split that is taken in turn: a part of the second-level cache,
+// which also holds what is packed backwards, the gradients, and a chunk.
+constexpr int64_t PARAMETER_BYTES = 512 << 10;
+
+// How many splits to take in turn; gradients in half precision can't be added up one after the other.
+template <class Real>
+inline int64_t splits_in_turn(const slicekit_panels &q, const Layout &whole) {
+  if (!may_split(q) || q.half) return 1;
+  const int64_t bytes = whole.feature_panels * LANES<Real> * q.channels * q.real;
+  const int64_t wanted = (bytes + PARAMETER_BYTES - 1) / PARAMETER_BYTES;
+  return least(least(wanted, MAX_SPLITS), lane_groups<Real>(q));
+}
+
 template <class Real>
 inline void make_plan(const slicekit_panels &q, Plan &plan) {
   plan.splits = 1;
@@ -136,12 +151,15 @@ inline void make_plan(const slicekit_panels &q, Plan &plan) {
   if (q.vocabulary) plan.together = 1, plan.chunk = copies_states(q) ? plan.chunk : q.length;
   plan.rows = plan.together * plan.chunk;
   plan.tasks = (q.batch + plan.together - 1) / plan.together;
-  if (plan.tasks < q.threads && may_split(q)) {
+  plan.in_turn = plan.tasks >= q.threads;
+  if (plan.in_turn) {
+    plan.splits = splits_in_turn<Real>(q, plan.layout[0]);
+  } else if (may_split(q)) {
     const int64_t wanted = (q.threads + plan.tasks - 1) / most<int64_t>(plan.tasks, 1);
     plan.splits = least(least(wanted, MAX_SPLITS), lane_groups<Real>(q));
-    deal_out<Real>(q, plan);
   }
-  plan.slots = plan.splits > 1 ? plan.tasks : least(q.threads, plan.tasks);
+  if (plan.splits > 1) deal_out<Real>(q, plan);
+  plan.slots = plan.splits == 1 || plan.in_turn ? least(q.threads, plan.tasks) : plan.tasks;
 }
 
 // Whether steps by tokens go through small blocks, one strip of the state at a time: see

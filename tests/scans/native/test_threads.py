@@ -66,11 +66,42 @@ def test_threads_change_nothing_but_rounding(name: str, batch: int, setting: Set
         assert_same(again, found)
 
 
+MANY = 530
+"""Channels of which the parameters of a few blocks are more than one split may have."""
+
+LARGE: dict[str, tuple[Structure, Flow | None]] = {
+    "blocks": (BlockDiagonal(72, 4), None),
+    "ragged": (BlockDiagonal(blocks=[17, 3, 3, 8, 1, 1, 4, 4]), None),
+    "exponential": (BlockDiagonal(48, 3), Exponential()),
+    "orthogonal": (Orthogonal(60, 6), None),
+    "sum": (DirectSum(Diagonal(9), Dense(16), Orthogonal(16, 4)), None),
+}
+
+
 @needs_library
+@each_setting
+@pytest.mark.parametrize("name", LARGE)
+def test_parameters_that_a_cache_does_not_hold_at_once_change_nothing(
+    name: str, setting: Setting
+) -> None:
+    structure, flow = LARGE[name]
+    problem = make(structure, setting, batch=9, length=25, channels=MANY)
+    looped = answers(problem, flow, Recurrent())
+    for count in (1, 2):
+        with threads(count):
+            found = answers(problem, flow)
+            assert_same(answers(problem, flow), found)
+            again = answers(problem, flow, Native(keep=0))
+        assert_near(found, looped, 1e-10)
+        assert_near(again, looped, 1e-10)
+
+
+@needs_library
+@pytest.mark.parametrize("channels", [3, MANY])
 @each_split
-def test_threads_may_change_between_the_passes(name: str) -> None:
+def test_threads_may_change_between_the_passes(name: str, channels: int) -> None:
     structure, flow = SPLIT[name]
-    problem = make(structure, batch=1, length=60)
+    problem = make(structure, batch=1, length=60, channels=channels)
     expected = answers(problem, flow)
     for before, after in ((1, 3), (3, 1)):
 
