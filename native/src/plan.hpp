@@ -68,7 +68,8 @@ inline bool may_split(const slicekit_panels &q) {
   return true;
 }
 
-// Deals the lane groups of all parts out to `splits` layouts of about the same work.
+// Deals the lane groups of all parts out to `splits` layouts of about the same work: each ends where that
+// comes nearest to an even share.
 template <class Real>
 inline void deal_out(const slicekit_panels &q, Plan &plan) {
   const int64_t total = plan.splits > 1 ? lane_groups<Real>(q) : 1;
@@ -90,24 +91,29 @@ inline void deal_out(const slicekit_panels &q, Plan &plan) {
     const int64_t step = blocks_together<Real>(whole);
     Part piece = whole;
     piece.blocks = 0;
-    for (int64_t k = 0; k < whole.blocks; k += step) {
-      piece.blocks += least(step, whole.blocks - k);
-      weight += whole.size;
-      const bool full = weight >= total * (split + 1) / plan.splits && split + 1 < plan.splits;
-      if (!full && k + step < whole.blocks) continue;
+    auto add_piece = [&] {
+      if (!piece.blocks) return;
       piece.dim = piece.blocks * piece.size;
       add(piece);
       piece.first_block += piece.blocks;
       piece.state_at += piece.dim;
       piece.blocks = 0;
-      if (full) {
+    };
+    for (int64_t k = 0; k < whole.blocks; k += step) {
+      const bool filled = plan.layout[split].parts + piece.blocks > 0;
+      const int64_t even = total * (split + 1) / plan.splits;
+      if (filled && split + 1 < plan.splits && even - weight < weight + whole.size - even) {
+        add_piece();
         plan.layout[++split] = {};
         plan.layout[split].part = plan.part + made;
       }
+      piece.blocks += least(step, whole.blocks - k);
+      weight += whole.size;
     }
+    add_piece();
   }
   plan.parts = made;
-  plan.splits = plan.layout[split].parts ? split + 1 : split;
+  plan.splits = split + 1;
   plan.panels = 0;
   for (int64_t s = 0; s < plan.splits; ++s) {
     lay_out<Real>(plan.layout[s]);
